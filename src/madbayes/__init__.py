@@ -1,0 +1,1 @@
+"""Find groups in data without being told how many there are."""
