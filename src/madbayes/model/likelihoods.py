@@ -40,6 +40,17 @@ def squared_error(R: NDArray, sample_weight: Weights = None) -> float:
     return float(row_errors.sum() if sample_weight is None else sample_weight @ row_errors)
 
 
+def gram_inverse(gram: NDArray) -> NDArray:
+    """A symmetric generalised inverse of Z'WZ: the inverse when there is one.
+
+    The diagonal is scaled to one first, so that groups of very different weight are no obstacle.
+    """
+    scale = np.sqrt(np.diag(gram))
+    scale[scale == 0] = 1.0
+    scales = np.outer(scale, scale)
+    return np.linalg.pinv(gram / scales, rcond=1e-12, hermitian=True) / scales
+
+
 def least_squares(X: NDArray, Z: NDArray, sample_weight: Weights = None) -> NDArray:
     """The A at which the gradient of the squared error, -2 Z'(X - ZA), is zero.
 
@@ -50,10 +61,7 @@ def least_squares(X: NDArray, Z: NDArray, sample_weight: Weights = None) -> NDAr
     """
     Z = np.asarray(Z, dtype=float)
     ZW = Z.T if sample_weight is None else Z.T * sample_weight
-    gram = ZW @ Z
-    scale = np.sqrt(np.diag(gram))
-    scale[scale == 0] = 1.0
-    inverse = np.linalg.pinv(gram / np.outer(scale, scale), rcond=1e-12, hermitian=True) / np.outer(scale, scale)
+    inverse = gram_inverse(ZW @ Z)
     A = inverse @ (ZW @ X)
     return A + inverse @ (ZW @ (X - Z @ A))
 
@@ -214,9 +222,19 @@ class KnownCovarianceGaussian:
 
     def fit(self, X: NDArray, Z: NDArray, sample_weight: Weights = None) -> MeansCovariances:
         """Cluster means, beside the given covariances."""
-        D, K = X.shape[1], Z.shape[1]
-        covariances = np.broadcast_to(np.asarray(self.covariances, dtype=float), (K, D, D))
+        covariances = np.stack([self.initial_covariance(k) for k in range(Z.shape[1])])
         return MeansCovariances(least_squares(X, Z, sample_weight), covariances)
+
+    @property
+    def n_slots(self) -> int:
+        """Number of clusters that have a covariance of their own; 0 if all share one."""
+        covariances = np.asarray(self.covariances)
+        return len(covariances) if covariances.ndim == 3 else 0
+
+    def initial_covariance(self, k: int) -> NDArray:
+        """The covariance of cluster k."""
+        covariances = np.asarray(self.covariances, dtype=float)
+        return covariances[k] if self.n_slots else covariances
 
 
 @dataclass(frozen=True)
@@ -276,3 +294,12 @@ class FullCovarianceGaussian:
         means = least_squares(X, Z, sample_weight)
         scatters = cluster_scatters(X, Z, means, sample_weight)
         return MeansCovariances(means, (scatters + np.asarray(self.prior_covariance)) / self.covariance_penalty)
+
+    @property
+    def n_slots(self) -> int:
+        """No cluster has a covariance before it has rows."""
+        return 0
+
+    def initial_covariance(self, k: int) -> NDArray:
+        """The covariance of a cluster without scatter, the same for every k."""
+        return np.asarray(self.prior_covariance, dtype=float) / self.covariance_penalty

@@ -1,0 +1,79 @@
+"""What a run returns, the loop that every algorithm of the paper shares, and random restarts."""
+
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Step = Callable[[NDArray, Any], tuple[NDArray, Any]]
+Value = Callable[[NDArray, Any], float]
+
+# A move counts as an improvement only above this share of what it is compared with. Ties keep what is there.
+RELATIVE_GAIN = 1e-12
+# A squared residual below this share of the squared row is rounding error, not data.
+ROUNDING = 1e-26
+
+
+class Result(NamedTuple):
+    """A local optimum and how it was reached."""
+
+    Z: NDArray[np.uint8]  # N x K
+    A: Any  # K x D means, or MeansCovariances
+    value: float  # the objective at (Z, A)
+    trace: NDArray[np.float64]  # the objective at the start and after each iteration
+    iterations: int
+    converged: bool
+
+    @property
+    def K(self) -> int:
+        """Number of groups."""
+        return self.Z.shape[1]
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The group of each row, for clusterings."""
+        return self.Z.argmax(axis=1)
+
+
+class Run(NamedTuple):
+    """One line about one restart."""
+
+    seed: int | None
+    K: int
+    value: float
+    iterations: int
+    seconds: float
+
+
+def descend(step: Step, value: Value, Z: NDArray, A: Any, max_iter: int) -> Result:
+    """Repeat ``step`` until the value no longer falls, which is when it changes nothing."""
+    trace = [value(Z, A)]
+    converged = False
+    while not converged and len(trace) <= max_iter:
+        Z_next, A_next = step(Z, A)
+        trace.append(value(Z_next, A_next))
+        converged = trace[-1] >= trace[-2] - RELATIVE_GAIN * abs(trace[-2])
+        if trace[-1] <= trace[-2]:
+            Z, A = Z_next, A_next
+    return Result(np.asarray(Z, dtype=np.uint8), A, min(trace), np.array(trace), len(trace) - 1, converged)
+
+
+def restarts(
+    run: Callable[[int | None], Result], seeds: Iterable[int | None], mapper: Callable = map
+) -> tuple[Result, list[Run]]:
+    """Best result over the seeds (the first among equals), and a line about each.
+
+    ``mapper`` is ``map`` or anything like it that keeps the order.
+
+    Paper: section 5, random restarts.
+    """
+
+    def timed(seed: int | None) -> tuple[Result, Run]:
+        start = perf_counter()
+        result = run(seed)
+        return result, Run(seed, result.K, result.value, result.iterations, perf_counter() - start)
+
+    results, runs = zip(*mapper(timed, seeds), strict=True)
+    return min(results, key=lambda result: result.value), list(runs)
