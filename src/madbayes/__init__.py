@@ -1,1 +1,9 @@
-"""Find groups in data without being told how many there are."""
+"""Find groups in data without being told how many there are.
+
+Clusters put each row in one group, features put it in any number of groups.
+"""
+
+from madbayes.estimators import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, StepwiseKFeatures
+
+__version__ = "0.1.0"
+__all__ = ["BPMeans", "CovarianceDPMeans", "DPMeans", "KFeatures", "StepwiseKFeatures"]

@@ -268,7 +268,7 @@ class FullCovarianceGaussian:
         (K, D), c = A.means.shape, self.covariance_penalty
         Phi, nu = np.asarray(self.prior_covariance) / sigma2, c / sigma2
         normaliser = 0.5 * nu * log_dets(Phi) - 0.5 * nu * D * np.log(2) - multigammaln(0.5 * nu, D)
-        traces = np.trace(np.linalg.solve(A.covariances, Phi), axis1=1, axis2=2)
+        traces = np.trace(np.linalg.solve(A.covariances, Phi[None]), axis1=1, axis2=2)
         wishart = K * normaliser - 0.5 * ((nu + D + 1) * log_dets(A.covariances) + traces).sum()
         return log_mixture(X, Z, A, sigma2, self.rho2) + float(wishart)
 
@@ -285,7 +285,7 @@ class FullCovarianceGaussian:
         are never negative.
         """
         c, Phi = self.covariance_penalty, np.asarray(self.prior_covariance)
-        M = np.linalg.solve(covariances, Phi / c)
+        M = np.linalg.solve(covariances, Phi[None] / c)
         traces = np.trace(np.linalg.solve(covariances, scatters), axis1=1, axis2=2)
         return traces + c * (np.trace(M, axis1=1, axis2=2) - log_dets(M) - len(Phi))
 

@@ -179,8 +179,10 @@ def k_features(
     >>> import numpy as np
     >>> from madbayes import paper
     >>> X = np.array([[3.0, 0.0], [0.0, 5.0], [3.0, 5.0]])
-    >>> Z, A = paper.seed_features(X, 2, random_state=0)
-    >>> round(paper.k_features(X, 2, Z, A).value, 6)
+    >>> def run(seed):
+    ...     return paper.k_features(X, 2, *paper.seed_features(X, 2, random_state=seed))
+    >>> best, runs = paper.restarts(run, seeds=range(10))
+    >>> round(best.value, 6)
     0.0
     """
     objective = k_features_objective(K)
@@ -301,6 +303,12 @@ def collapsed_bp_means(
     return descend(step, lambda Z, A: objective(X, Z, A, sample_weight), Z, A, max_iter)
 
 
+def with_penalty(result: Result, penalty: float) -> Result:
+    """A K-features result, its values those of the BP-means objective."""
+    price = bp_means_objective(penalty).prior.penalty(result.Z, penalty)
+    return result._replace(value=result.value + price, trace=result.trace + price)
+
+
 def k_features_path(
     X: NDArray,
     *,
@@ -329,7 +337,7 @@ def k_features_path(
     while result.value > negligible and (max_components is None or max_components > K):
         K += 1
 
-        def run(seed: int | None, K: int = K) -> Result:
+        def run(seed: int, K: int = K) -> Result:
             Z, A = seed_features(X, K, random_state=seed, sample_weight=sample_weight)
             return k_features(X, K, Z, A, sample_weight=sample_weight, max_iter=max_iter)
 
@@ -379,7 +387,6 @@ def stepwise_k_features(
     >>> result.K, round(result.value, 6), len(runs)
     (2, 2.0, 20)
     """
-    objective = bp_means_objective(penalty)
     best, runs = None, []
     path = k_features_path(
         X,
@@ -391,9 +398,8 @@ def stepwise_k_features(
         mapper=mapper,
     )
     for result, some_runs in path:
-        price = objective(X, result.Z, result.A, sample_weight) - result.value
+        result = with_penalty(result, penalty)
         runs += [run._replace(value=run.value + run.K * penalty) for run in some_runs]
-        result = result._replace(value=result.value + price, trace=result.trace + price)
         if best is not None and result.value >= best.value:
             break
         best = result

@@ -40,7 +40,7 @@ class Result(NamedTuple):
 class Run(NamedTuple):
     """One line about one restart."""
 
-    seed: int | None
+    seed: int | str | None  # what the start was made from
     K: int
     value: float
     iterations: int
@@ -61,7 +61,7 @@ def descend(step: Step, value: Value, Z: NDArray, A: Any, max_iter: int) -> Resu
 
 
 def restarts(
-    run: Callable[[int | None], Result], seeds: Iterable[int | None], mapper: Callable = map
+    run: Callable[[Any], Result], seeds: Iterable[int | str | None], mapper: Callable = map
 ) -> tuple[Result, list[Run]]:
     """Best result over the seeds (the first among equals), and a line about each.
 
@@ -70,7 +70,7 @@ def restarts(
     Paper: section 5, random restarts.
     """
 
-    def timed(seed: int | None) -> tuple[Result, Run]:
+    def timed(seed: int | str | None) -> tuple[Result, Run]:
         start = perf_counter()
         result = run(seed)
         return result, Run(seed, result.K, result.value, result.iterations, perf_counter() - start)

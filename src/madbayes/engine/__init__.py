@@ -1,0 +1,1 @@
+"""How we do it: the steps behind the estimators."""

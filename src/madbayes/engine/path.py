@@ -1,0 +1,106 @@
+"""The penalty path: which penalties each number of groups is best for."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Below this ratio of the ends of its interval, a number of groups is no better founded than in pure noise.
+WEAK_RATIO = 1.25
+
+
+@dataclass(frozen=True)
+class PenaltyPath:
+    """Solutions for K = smallest, smallest + 1, ... groups and the penalties at which each is best.
+
+    A number of groups on the lower convex hull of K -> squared error is optimal for the penalties between the
+    slopes to its neighbours on the hull.
+
+    Parameters
+    ----------
+    n_components : array of int
+        Numbers of groups, consecutive and increasing.
+    losses : array of float
+        Squared error of the solution for each of them.
+    solutions : list
+        The solutions themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes.engine.path import PenaltyPath
+    >>> path = PenaltyPath(np.array([1, 2, 3, 4]), np.array([100.0, 60.0, 10.0, 9.0]), [None] * 4)
+    >>> path.intervals
+    {1: (45.0, inf), 3: (1.0, 45.0), 4: (0.0, 1.0)}
+    >>> path.best, path.ratio
+    (3, 45.0)
+    """
+
+    n_components: NDArray[np.int64]
+    losses: NDArray[np.float64]
+    solutions: list[Any]
+
+    @property
+    def sse(self) -> NDArray[np.float64]:
+        """Squared error for each number of groups, made non-increasing."""
+        return np.minimum.accumulate(self.losses)
+
+    @property
+    def intervals(self) -> dict[int, tuple[float, float]]:
+        """For each number of groups on the lower hull, the lowest and highest penalty at which it is best."""
+        hull: list[int] = []
+        for i in range(len(self.sse)):
+            while len(hull) > 1 and self._slope(hull[-2], hull[-1]) <= self._slope(hull[-1], i):
+                hull.pop()
+            hull.append(i)
+        slopes = [self._slope(i, j) for i, j in pairwise(hull)]
+        ends = [np.inf, *slopes, 0.0]
+        return {int(self.n_components[i]): (ends[j + 1], ends[j]) for j, i in enumerate(hull) if ends[j] > ends[j + 1]}
+
+    def _slope(self, i: int, j: int) -> float:
+        """Squared error saved by each further group from i to j."""
+        return float((self.sse[i] - self.sse[j]) / (self.n_components[j] - self.n_components[i]))
+
+    @property
+    def best(self) -> int:
+        """Number of groups, two or more, with the widest interval on a logarithmic scale.
+
+        The largest number tried does not count, for its interval has no lower end. Without a convincing
+        interval, the smallest number of groups that is best at some penalty, but one rather than none.
+        """
+        ratios = self._ratios()
+        if ratios and max(ratios.values()) >= WEAK_RATIO:
+            return max(ratios, key=ratios.__getitem__)
+        return 1 if 1 in self.intervals else min(self.intervals)
+
+    @property
+    def ratio(self) -> float | None:
+        """Highest over lowest penalty at which ``best`` is best; None when there was nothing to choose."""
+        return self._ratios().get(self.best)
+
+    def _ratios(self) -> dict[int, float]:
+        eligible = {K: ends for K, ends in self.intervals.items() if K >= 2 and (ends[0] > 0 or self._is_exact(K))}
+        return {K: hi / lo if lo > 0 else np.inf for K, (lo, hi) in eligible.items() if hi < np.inf}
+
+    def _is_exact(self, K: int) -> bool:
+        """Whether nothing is left to explain with K groups, so that more could not help."""
+        return bool(self.sse[K - self.n_components[0]] <= 1e-12 * self.sse[0])
+
+    def suggest(self, K: int | None = None) -> float:
+        """A penalty inside the interval of K, or of ``best``: the middle on a logarithmic scale.
+
+        Of an interval without an upper end, the double of its lower end; never less than a tenth of the upper.
+        """
+        K = self.best if K is None else K
+        if K not in self.intervals:
+            raise ValueError(f"K={K} is best at no penalty; those that are: {sorted(self.intervals)}")
+        lo, hi = self.intervals[K]
+        if not np.isfinite(hi):
+            return 2 * lo if lo > 0 else 1.0
+        return float(np.sqrt(max(lo, hi / 100) * hi))
+
+    def for_k(self, K: int) -> Any:
+        """The solution with K groups."""
+        return self.solutions[K - int(self.n_components[0])]

@@ -1,0 +1,6 @@
+"""What users touch: scikit-learn estimators."""
+
+from madbayes.estimators.clusters import CovarianceDPMeans, DPMeans
+from madbayes.estimators.features import BPMeans, KFeatures, StepwiseKFeatures
+
+__all__ = ["BPMeans", "CovarianceDPMeans", "DPMeans", "KFeatures", "StepwiseKFeatures"]

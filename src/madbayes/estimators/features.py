@@ -1,0 +1,467 @@
+"""Estimators that put each row in any number of groups."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from madbayes.engine.allocation import best_codes
+from madbayes.engine.path import PenaltyPath
+from madbayes.estimators import validation
+from madbayes.estimators.base import (
+    AUTO_RESTARTS,
+    PATH_LENGTH,
+    PATH_RESTARTS,
+    PATH_ROWS,
+    GroupEstimator,
+    Problem,
+    State,
+)
+from madbayes.model import IBP, BetaBernoulli, Gaussian, Likelihood, Objective, Prior
+from madbayes.paper import (
+    Result,
+    Run,
+    bp_means,
+    collapsed_bp_means,
+    k_features,
+    k_features_path,
+    restarts,
+    seed_features,
+    stepwise_k_features,
+)
+from madbayes.paper.features import independent_columns, with_penalty
+
+
+class FeatureEstimator(GroupEstimator):
+    """What BPMeans, KFeatures and StepwiseKFeatures share."""
+
+    def _check_init(self, table: NDArray) -> tuple[NDArray, NDArray] | None:
+        if self.init is None:
+            return None
+        if hasattr(self.init, "components_"):
+            A = validation.check_matrix("init", self.init.components_, (None, table.shape[1]))
+            Z = best_codes(table, A).astype(float)
+        elif isinstance(self.init, tuple | list) and len(self.init) == 2:
+            Z = validation.check_matrix("init[0]", self.init[0], (len(table), None))
+            validation.check_binary("init[0]", Z)
+            A = validation.check_matrix("init[1]", self.init[1], (Z.shape[1], table.shape[1]))
+        else:
+            raise ValueError(f"init={self.init!r} is not accepted: give (Z, A), a fitted model, or None")
+        if len(A) > (self._cap() or np.inf):
+            raise ValueError(f"init has {len(A)} components: at most {self._cap()} are allowed")
+        return Z, A
+
+    def _problem(self, table: NDArray, sample_weight: ArrayLike | None) -> Problem:
+        problem = super()._problem(table, sample_weight)
+        if problem.init is None:
+            return problem
+        Z, A = problem.init
+        return problem._replace(init=(Z[problem.counted], A))
+
+    def _cap(self) -> int | None:
+        return self.max_components
+
+    def _likelihood(self, problem: Problem) -> Gaussian:
+        return Gaussian()
+
+    def _prior(self) -> Prior:
+        cap = self._cap()
+        return IBP() if cap is None else BetaBernoulli(cap)
+
+    def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
+        """K-features for K = 0, 1, 2, ... on a sample of the rows."""
+        sample = problem.sample(PATH_ROWS)
+        path = k_features_path(
+            sample.X,
+            n_init=PATH_RESTARTS,
+            max_components=min(PATH_LENGTH, self._cap() or PATH_LENGTH),
+            random_state=sample.seeds(1)[0],
+            sample_weight=sample.sample_weight,
+            max_iter=self.max_iter,
+        )
+        solutions = [result for result, _ in path]
+        losses = np.array([solution.value for solution in solutions])
+        scale = problem.weights.sum() / sample.weights.sum()
+        return PenaltyPath(np.arange(len(solutions)), losses * scale, solutions)
+
+    def _start(self, problem: Problem, penalty: float, path: PenaltyPath | None, seed: Any) -> tuple[NDArray, NDArray]:
+        """Z and A to start from."""
+        if seed == "init":
+            return problem.init
+        if seed == "path" and path is not None:
+            A = path.for_k(path.best).A
+            return best_codes(problem.X, A).astype(float), A
+        K = self._cap() if penalty == 0 else None
+        return seed_features(problem.X, K, penalty=penalty, random_state=seed, sample_weight=problem.sample_weight)
+
+    def _run(
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seed: Any
+    ) -> Result:
+        X, cap = problem.X, self._cap()
+        Z, A = self._start(problem, penalty, path, seed)
+        if cap is not None:
+            Z, A = Z[:, :cap], A[:cap]
+        options: dict[str, Any] = {"sample_weight": problem.sample_weight, "max_iter": self.max_iter}
+        if self.collapsed:
+            return collapsed_bp_means(X, penalty, Z, max_components=cap, **options)
+        if cap is not None and penalty == 0:
+            return k_features(X, cap, Z, A, **options)
+        return bp_means(X, penalty, Z, A, max_components=cap, **options)
+
+    def _settle(self, problem: Problem, objective: Objective, A: NDArray) -> State:
+        """Where the number of components is given, bring it about as far as there is something to explain."""
+        state = super()._settle(problem, objective, A)
+        K = self._cap()
+        if K is None or objective.penalty > 0:
+            return state
+        while len(state.A) < K:
+            more = k_features(problem.X, K, state.Z, state.A, sample_weight=problem.sample_weight)
+            settled = super()._settle(problem, objective, more.A)
+            if settled.value >= state.value:
+                break
+            state = settled
+        if len(state.A) < K:
+            warnings.warn(
+                f"{len(state.A)} components leave nothing to explain: fewer than the {K} asked for",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return state
+
+    def _assign(self, X: NDArray, A: NDArray) -> NDArray[np.uint8]:
+        return best_codes(X, A)
+
+    def _useful(self, Z: NDArray) -> NDArray[np.bool_]:
+        return independent_columns(Z)
+
+    def _origin(self) -> NDArray | float:
+        return 0.0
+
+    def _store_groups(self, Z: NDArray[np.uint8], A: NDArray) -> None:
+        self.allocations_, self.components_, self.n_components_ = Z, A, len(A)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def _groups(self) -> NDArray:
+        return self.components_.astype(np.float64)
+
+    def transform(self, X: ArrayLike) -> NDArray:
+        """Which components each row has.
+
+        Exact up to ten components: no other choice has a smaller squared error. Above that, no change of one or
+        two bits has.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        array of zeros and ones of shape (n_rows, n_components_)
+            In the precision of X. On the training data, ``allocations_``.
+        """
+        table, dtype = self._check_new(X)
+        return self._assign(table, self._groups()).astype(dtype)
+
+    def inverse_transform(self, Z: ArrayLike) -> NDArray:
+        """The rows that these components add up to, ZA.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n_rows, n_components_)
+
+        Returns
+        -------
+        array of shape (n_rows, n_columns)
+        """
+        check_is_fitted(self)
+        codes = validation.check_matrix("Z", Z, (None, self.n_components_))
+        return (codes @ self.components_).astype(self.components_.dtype)
+
+    def score_samples(self, X: ArrayLike) -> NDArray:
+        """How well each row fits, and how clearly.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        array of shape (n_rows, 2)
+            Squared error; and how much it grows with the cheapest change of one bit, infinite when there is no
+            component.
+        """
+        table, dtype = self._check_new(X)
+        A = self._groups()
+        Z = self._assign(table, A)
+        R = table - Z @ A
+        flips = (A**2).sum(axis=1) - 2 * (1.0 - 2.0 * Z) * (R @ A.T)
+        return np.column_stack([(R**2).sum(axis=1), flips.min(axis=1, initial=np.inf)]).astype(dtype, copy=False)
+
+
+class BPMeans(FeatureEstimator):
+    """Features, their number chosen by the price of one more.
+
+    Minimises the squared error of X = ZA with binary Z, plus ``penalty`` for each row of A: each row of X is the sum
+    of any number of components.
+
+    Parameters
+    ----------
+    penalty : float, str, default="auto"
+        The price of one more component, in squared units of X (the paper's lambda squared). A share such as
+        ``"2%"`` is taken of the squared error about the mean of all rows. ``"auto"`` runs K-features for
+        K = 0, ..., 10 (on at most 500 rows), takes the K that is best over the widest range of penalties on a
+        logarithmic scale, and the middle of that range.
+    max_components : int, optional
+        Never more components than this. With ``penalty=0`` this is K-features, see :class:`KFeatures`.
+    collapsed : bool, default=False
+        Use the collapsed algorithm, in which components follow every single change of a bit.
+    search : {"best", "paper"}, default="best"
+        Both run the paper's algorithm in this version.
+    init : (Z, A) or fitted model, optional
+        Where the first run starts.
+    n_init : int, default="auto"
+        Number of runs; the one with the lowest objective is kept. They differ by their ++ seeds. ``"auto"`` is 10,
+        or 1 with ``init``. With ``penalty="auto"`` one more run starts from the solution found on the way.
+    max_iter : int, default=300
+        Passes over the rows in a run.
+    time_limit : float, optional
+        Seconds after which no further run is started.
+    random_state : int, RandomState instance, optional
+        Same seed, same answer, whatever ``n_jobs``.
+    n_jobs : int, optional
+        Runs at the same time, as in scikit-learn.
+    device : {"cpu"}, default="cpu"
+    verbose : int, default=0
+        Print a line for each run.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_columns)
+        A. Components are ordered by the weight of the rows that have them, largest first.
+    allocations_ : array of uint8 of shape (n_rows, n_components_)
+        Z of the training rows, equal to ``transform`` of them.
+    n_components_ : int
+    objective_ : float
+        The value reached.
+    sse_ : float
+        Its squared-error part.
+    penalty_, penalty_share_ : float
+        The price of one more component, and the same as a share of the squared error about the mean.
+    objective_trace_ : array of float
+        The objective along the best run.
+    n_iter_ : int
+    converged_ : bool
+    runs_ : list of Run
+        Seed, number of components, objective, iterations and seconds of each run. A run is reproduced by
+        ``paper.bp_means(X, penalty, *paper.seed_features(X, penalty=penalty, random_state=seed))``.
+    search_info_ : dict
+    path_ : PenaltyPath
+        With ``penalty="auto"`` only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import BPMeans
+    >>> X = np.array([[3.0, 0.0], [0.0, 5.0], [3.0, 5.0], [3.0, 5.0]])
+    >>> model = BPMeans(random_state=0).fit(X)
+    >>> model.n_components_, round(model.objective_, 6)
+    (2, 2.0)
+    >>> np.allclose(model.inverse_transform(model.transform(X)), X)
+    True
+    """
+
+    def __init__(
+        self,
+        penalty: float | str = "auto",
+        *,
+        max_components: int | None = None,
+        collapsed: bool = False,
+        search: str = "best",
+        init: Any = None,
+        n_init: int | str = "auto",
+        max_iter: int = 300,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.penalty = penalty
+        self.max_components = max_components
+        self.collapsed = collapsed
+        self.search = search
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    def _check_parameters(self) -> validation.PenaltyChoice:
+        self._check_common()
+        validation.check_choice("collapsed", self.collapsed, (False, True))
+        validation.check_count("max_components", self.max_components, other=None)
+        return validation.check_penalty(self.penalty)
+
+
+class KFeatures(FeatureEstimator):
+    """A given number of features: the K-means of feature allocations.
+
+    Minimises the squared error of X = ZA with binary Z and ``n_components`` rows of A. The same as
+    ``BPMeans(penalty=0, max_components=n_components)``. A component that becomes redundant is replaced by the residual
+    of the worst row; when nothing is left to explain, there are fewer components and a ConvergenceWarning.
+
+    Parameters
+    ----------
+    n_components : int, default=8
+        Number of components.
+    collapsed, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
+        As in :class:`BPMeans`.
+
+    Attributes
+    ----------
+    components_, allocations_, n_components_, objective_, sse_, penalty_, penalty_share_, objective_trace_, n_iter_, \
+converged_, runs_, search_info_
+        As in :class:`BPMeans`; the penalty is 0. A run is reproduced by
+        ``paper.k_features(X, K, *paper.seed_features(X, K, random_state=seed))``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import KFeatures
+    >>> X = np.array([[3.0, 0.0], [0.0, 5.0], [3.0, 5.0], [3.0, 5.0]])
+    >>> model = KFeatures(2, random_state=0).fit(X)
+    >>> model.transform(X)
+    array([[0., 1.],
+           [1., 0.],
+           [1., 1.],
+           [1., 1.]])
+    """
+
+    def __init__(
+        self,
+        n_components: int = 8,
+        *,
+        collapsed: bool = False,
+        search: str = "best",
+        init: Any = None,
+        n_init: int | str = "auto",
+        max_iter: int = 300,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.collapsed = collapsed
+        self.search = search
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    def _check_parameters(self) -> validation.PenaltyChoice:
+        self._check_common()
+        validation.check_choice("collapsed", self.collapsed, (False, True))
+        validation.check_count("n_components", self.n_components)
+        return validation.PenaltyChoice(0.0, None)
+
+    def _cap(self) -> int | None:
+        return self.n_components
+
+
+class StepwiseKFeatures(FeatureEstimator):
+    """K-features for K = 0, 1, 2, ... until the price of one more is not worth it.
+
+    Minimises what :class:`BPMeans` minimises.
+
+    Parameters
+    ----------
+    penalty, max_components, search, init, max_iter, time_limit, random_state, n_jobs, device, verbose
+        As in :class:`BPMeans`; ``init`` is one more start for its number of components.
+    n_init : int, default="auto"
+        Number of runs for each K; ``"auto"`` is 10.
+
+    Attributes
+    ----------
+    components_, allocations_, n_components_, objective_, sse_, penalty_, penalty_share_, objective_trace_, n_iter_, \
+converged_, runs_, search_info_, path_
+        As in :class:`BPMeans`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import StepwiseKFeatures
+    >>> X = np.array([[3.0, 0.0], [0.0, 5.0], [3.0, 5.0], [3.0, 5.0]])
+    >>> StepwiseKFeatures(penalty=1.0, random_state=0).fit(X).n_components_
+    2
+    """
+
+    def __init__(
+        self,
+        penalty: float | str = "auto",
+        *,
+        max_components: int | None = None,
+        search: str = "best",
+        init: Any = None,
+        n_init: int | str = "auto",
+        max_iter: int = 300,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.penalty = penalty
+        self.max_components = max_components
+        self.search = search
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    def _check_parameters(self) -> validation.PenaltyChoice:
+        self._check_common()
+        validation.check_count("max_components", self.max_components, other=None)
+        return validation.check_penalty(self.penalty)
+
+    def _search(
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
+    ) -> tuple[Result, list[Run]]:
+        options: dict[str, Any] = {"sample_weight": problem.sample_weight, "max_iter": self.max_iter}
+        best, runs = stepwise_k_features(
+            problem.X,
+            penalty,
+            n_init=AUTO_RESTARTS if isinstance(self.n_init, str) else self.n_init,
+            max_components=self._cap(),
+            random_state=problem.seeds(1)[0],
+            mapper=self._mapper(),
+            **options,
+        )
+        starts = [seed for seed, given in (("init", problem.init), ("path", path)) if given is not None]
+        if not starts:
+            return best, runs
+
+        def run(seed: str) -> Result:
+            Z, A = self._start(problem, penalty, path, seed)
+            return with_penalty(k_features(problem.X, len(A), Z, A, **options), penalty)
+
+        started, more_runs = restarts(run, starts)
+        return min(best, started, key=lambda result: result.value), runs + more_runs
