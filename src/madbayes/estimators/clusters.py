@@ -70,7 +70,8 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
 
     def _means_path(self, problem: Problem, cap: int) -> Iterator[NDArray]:
         """Best means for each K: from the previous ones with the farthest row added, and from ++ seeds."""
-        X, options = problem.X, {"sample_weight": problem.sample_weight}
+        X = problem.X
+        options: dict[str, Any] = {"sample_weight": problem.sample_weight}
         result = first = k_means(X, np.average(X, axis=0, weights=problem.sample_weight)[None], **options)
         yield first.A
         for K in range(2, cap + 1):

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
 from scipy.special import multigammaln
 
 from madbayes.model.priors import Kind
@@ -169,12 +168,9 @@ def cluster_scatters(X: NDArray, Z: NDArray, means: NDArray, sample_weight: Weig
 
 def mahalanobis(X: NDArray, means: NDArray, covariances: NDArray) -> NDArray:
     """Squared Mahalanobis distances of all rows to all clusters, N x K."""
-    factors = np.linalg.cholesky(covariances)
-    parts = [
-        (solve_triangular(factor, (X - mean).T, lower=True) ** 2).sum(axis=0)
-        for mean, factor in zip(means, factors, strict=True)
-    ]
-    return np.stack(parts, axis=1)
+    differences = X.T - means[:, :, None]
+    whitened = np.linalg.solve(np.linalg.cholesky(covariances), differences)
+    return np.einsum("kdn,kdn->nk", whitened, whitened)
 
 
 def log_dets(matrices: NDArray) -> NDArray:

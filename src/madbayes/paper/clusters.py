@@ -26,7 +26,7 @@ from madbayes.model import (
 )
 from madbayes.model.likelihoods import Weights, least_squares, mahalanobis
 from madbayes.model.priors import one_hot
-from madbayes.paper.result import RELATIVE_GAIN, ROUNDING, Result, descend
+from madbayes.paper.result import RELATIVE_GAIN, Result, descend, rounding_error
 
 Order = NDArray[np.integer] | None
 
@@ -48,7 +48,7 @@ def assign_or_open(
     penalty: float,
     *,
     weights: NDArray,
-    negligible: NDArray,
+    negligible: float,
     order: NDArray,
     free: Iterator[int],
 ) -> NDArray:
@@ -63,7 +63,7 @@ def assign_or_open(
     closest = D[rows, nearest]
     label = next(free, None)
     for n in order:
-        if label is not None and weights[n] * closest[n] > penalty and closest[n] > negligible[n]:
+        if label is not None and weights[n] * closest[n] > penalty and closest[n] > negligible:
             d, labels[n] = distances_to(n, label), label
             nearest, closest = np.where(d < closest, label, nearest), np.minimum(d, closest)
             label = next(free, None)
@@ -93,7 +93,7 @@ def _dp_descent(
     N = len(X)
     weights = np.ones(N) if sample_weight is None else sample_weight
     order = np.arange(N) if order is None else order
-    negligible = ROUNDING * distances(group_at(np.zeros(X.shape[1]), 0))[:, 0]
+    negligible = 1e-26 * float(distances(group_at(np.zeros(X.shape[1]), 0)).max())
 
     def to_Z(labels: NDArray) -> NDArray:
         Z = one_hot(labels, max(labels.max() + 1, n_slots))
@@ -261,14 +261,14 @@ def k_means(X: NDArray, A: NDArray, *, sample_weight: Weights = None, max_iter: 
     """
     K, objective = len(A), k_means_objective(len(A))
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
-    negligible = ROUNDING * np.einsum("nd,nd->n", X, X)
+    negligible = rounding_error(X)
 
     def refit(Z: NDArray) -> tuple[NDArray, NDArray]:
         Z = drop_empty(Z)
         A = least_squares(X, Z, sample_weight)
         errors = ((X - Z @ A) ** 2).sum(axis=1)
         n = (weights * errors).argmax()
-        if Z.shape[1] == K or errors[n] <= negligible[n]:
+        if Z.shape[1] == K or errors[n] <= negligible:
             return Z, A
         Z = np.hstack([Z, np.zeros((len(Z), 1), dtype=Z.dtype)])
         Z[n] = one_hot(np.array([Z.shape[1] - 1]), Z.shape[1])
@@ -342,7 +342,7 @@ def _collapsed_pass(
     X: NDArray, labels: NDArray, A: NDArray, penalty: float, weights: NDArray, order: NDArray, cap: float
 ) -> NDArray:
     """Move each row in turn to where the objective is smallest, the means following at once."""
-    labels, A = labels.copy(), A.copy()
+    labels, A, negligible = labels.copy(), A.copy(), rounding_error(X)
     counts, W = np.bincount(labels), np.bincount(labels, weights)
     for n in order:
         x, w, k = X[n], weights[n], labels[n]
@@ -352,7 +352,7 @@ def _collapsed_pass(
         A[k] -= 0.0 if alone else w / W[k] * (x - A[k])
         costs = np.where(counts > 0, W * w / (W + w) * ((A - x) ** 2).sum(axis=1), np.inf)
         now, best = penalty if alone else costs[k], int(costs.argmin())
-        opens = (counts > 0).sum() < cap and costs[best] > max(penalty, w * ROUNDING * (x @ x))
+        opens = (counts > 0).sum() < cap and costs[best] > max(penalty, w * negligible)
         if (penalty if opens else costs[best]) < (1 - RELATIVE_GAIN) * now:
             k = len(counts) if opens else best
         if k == len(counts):

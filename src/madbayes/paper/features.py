@@ -20,7 +20,7 @@ from madbayes.model import (
     k_features_objective,
 )
 from madbayes.model.likelihoods import Weights, gram_inverse, least_squares
-from madbayes.paper.result import RELATIVE_GAIN, ROUNDING, Result, Run, descend, restarts
+from madbayes.paper.result import RELATIVE_GAIN, Result, Run, descend, restarts, rounding_error
 from madbayes.paper.seeding import add_feature, seed_features
 
 # Up to this many features the collapsed algorithm chooses a row's bits jointly, above it one by one.
@@ -106,7 +106,7 @@ def bp_means(
     objective = bp_means_objective(penalty)
     if max_components is not None:
         objective = capped_bp_means_objective(max_components, penalty)
-    cap = np.inf if max_components is None else max_components
+    cap, negligible = np.inf if max_components is None else max_components, rounding_error(X)
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
 
     def step(Z: NDArray, A: NDArray) -> tuple[NDArray, NDArray]:
@@ -114,7 +114,7 @@ def bp_means(
         for n, (x, w) in enumerate(zip(X, weights, strict=True)):
             r = sweep_row(x - Z[n] @ A, Z[n], A, squares)
             error = r @ r
-            if w * error > penalty and error > ROUNDING * (x @ x) and len(A) < cap:
+            if w * error > penalty and error > negligible and len(A) < cap:
                 A, squares = np.vstack([A, r]), np.append(squares, error)
                 Z = np.hstack([Z, np.zeros((len(Z), 1))])
                 Z[n, -1] = 1.0
@@ -125,18 +125,21 @@ def bp_means(
 
 
 def _start(X: NDArray, Z: NDArray | None, A: NDArray | None, sample_weight: Weights) -> tuple[NDArray, NDArray]:
+    """Z and A as given, if they are and nothing in them is redundant; else least squares."""
     Z = np.zeros((len(X), 0)) if Z is None else np.array(Z, dtype=float)
-    return (Z, np.array(A, dtype=float)) if A is not None else refit(X, Z, sample_weight)
+    if A is not None and independent_columns(Z).all():
+        return Z, np.array(A, dtype=float)
+    return refit(X, Z, sample_weight)
 
 
 def reseed(X: NDArray, Z: NDArray, A: NDArray, K: int, sample_weight: Weights) -> tuple[NDArray, NDArray]:
     """Add features made of the row of largest error until there are K, or nothing is left to explain."""
-    weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    weights, negligible = np.ones(len(X)) if sample_weight is None else sample_weight, rounding_error(X)
     while Z.shape[1] < K:
         R = X - Z @ A
         errors = np.einsum("nd,nd->n", R, R)
         n = (weights * errors).argmax()
-        if errors[n] <= ROUNDING * (X[n] @ X[n]):
+        if errors[n] <= negligible:
             break
         _, z = add_feature(R, n)
         Z, A = refit(X, np.column_stack([Z, z]), sample_weight)
@@ -284,7 +287,7 @@ def collapsed_bp_means(
     objective = collapsed_bp_means_objective(penalty)
     if max_components is not None:
         objective = Objective(CollapsedGaussian(), BetaBernoulli(max_components), penalty)
-    cap = np.inf if max_components is None else max_components
+    cap, negligible = np.inf if max_components is None else max_components, rounding_error(X)
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
 
     def step(Z: NDArray, A: NDArray) -> tuple[NDArray, NDArray]:
@@ -295,7 +298,7 @@ def collapsed_bp_means(
             costs = collapsed_costs(x, w, X[others], Z[others], penalty, w_others)
             Z[n], cost = choose_code(Z[n], costs)
             Z = Z[:, independent_columns(Z)]
-            if cost > max(penalty, w * ROUNDING * (x @ x)) and Z.shape[1] < cap:
+            if cost > max(penalty, w * negligible) and Z.shape[1] < cap:
                 Z = np.column_stack([Z, np.arange(len(X)) == n])
         return Z, least_squares(X, Z, sample_weight)
 
@@ -332,8 +335,7 @@ def k_features_path(
     rng = np.random.default_rng(random_state)
     result = k_features(X, 0, sample_weight=sample_weight, max_iter=max_iter)
     yield result, []
-    negligible = ROUNDING * result.value
-    K = 0
+    negligible, K = len(X) * rounding_error(X), 0
     while result.value > negligible and (max_components is None or max_components > K):
         K += 1
 

@@ -12,8 +12,11 @@ Value = Callable[[NDArray, Any], float]
 
 # A move counts as an improvement only above this share of what it is compared with. Ties keep what is there.
 RELATIVE_GAIN = 1e-12
-# A squared residual below this share of the squared row is rounding error, not data.
-ROUNDING = 1e-26
+
+
+def rounding_error(X: NDArray) -> float:
+    """A squared residual up to this is rounding error, not data: a few hundred ulps of the longest row."""
+    return 1e-26 * float(np.einsum("nd,nd->n", X, X).max(initial=0.0))
 
 
 class Result(NamedTuple):

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.model.likelihoods import Weights, squared_error
-from madbayes.paper.result import ROUNDING
+from madbayes.paper.result import rounding_error
 
 Seed = int | np.random.Generator | None
 
@@ -64,12 +64,13 @@ def seed_features(
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     columns: list[NDArray] = []
     features: list[NDArray] = []
-    R = np.array(X, dtype=float)
+    R, negligible = np.array(X, dtype=float), rounding_error(X)
     price = 0.0 if penalty is None else penalty
     while K is None or len(columns) < K:
-        errors = weights * np.einsum("nd,nd->n", R, R)
-        if errors.sum() <= ROUNDING * squared_error(X, weights):
+        squares = np.einsum("nd,nd->n", R, R)
+        if squares.max() <= negligible:
             break
+        errors = weights * squares
         if columns:
             a, z = add_feature(R, draw_row(errors, rng))
         else:
