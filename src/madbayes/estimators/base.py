@@ -47,12 +47,12 @@ class Problem(NamedTuple):
         return np.ones(len(self.X)) if self.sample_weight is None else self.sample_weight.astype(np.float64)
 
     def sample(self, n_rows: int) -> "Problem":
-        """At most ``n_rows`` of the rows."""
+        """At most ``n_rows`` of the rows, weighing as much as all: losses keep their scale."""
         if len(self.X) <= n_rows:
             return self
         rows = np.sort(self.random.choice(len(self.X), n_rows, replace=False))
-        weight = None if self.sample_weight is None else self.sample_weight[rows]
-        return self._replace(X=self.X[rows], sample_weight=weight)
+        weights = self.weights[rows]
+        return self._replace(X=self.X[rows], sample_weight=weights * (self.weights.sum() / weights.sum()))
 
 
 class State(NamedTuple):

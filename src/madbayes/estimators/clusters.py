@@ -63,12 +63,14 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         """K-means for K = 1, 2, ... on a sample of the rows."""
         sample = problem.sample(PATH_ROWS)
         cap = min(PATH_LENGTH, len(sample.X), self._cap() or PATH_LENGTH)
-        solutions = [self._path_solution(sample, likelihood, means) for means in self._means_path(sample, cap)]
+        solutions = [
+            self._path_solution(sample, likelihood, means) for means in self._means_path(sample, likelihood, cap)
+        ]
         losses = np.array([solution.value for solution in solutions])
         scale = problem.weights.sum() / sample.weights.sum()
         return PenaltyPath(np.arange(1, len(solutions) + 1), losses * scale, solutions)
 
-    def _means_path(self, problem: Problem, cap: int) -> Iterator[NDArray]:
+    def _means_path(self, problem: Problem, likelihood: Likelihood, cap: int) -> Iterator[NDArray]:
         """Best means for each K: from the previous ones with the farthest row added, and from ++ seeds."""
         X = problem.X
         options: dict[str, Any] = {"sample_weight": problem.sample_weight}
@@ -316,8 +318,9 @@ class CovarianceDPMeans(ClusterEstimator):
     covariance_penalty : float, default=1.0
         Weight c of the prior on covariances.
     prior_covariance : array of shape (n_columns, n_columns), optional
-        Phi. A cluster without scatter has the covariance Phi / c. By default c times the variances of the columns
-        of X on the diagonal, with 1 for constant columns.
+        Phi, the scatter that every cluster has beside that of its rows. By default that of the whole table, column
+        by column: on the diagonal the sum of squared deviations from the mean, with 1 for constant columns. A
+        smaller one lets clusters take their own shape more freely, and makes tiny clusters cheaper.
     covariances : array of shape (n_columns, n_columns) or (K, n_columns, n_columns), optional
         Known covariances: one for all clusters, or one for each of at most K clusters.
     max_clusters, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
@@ -399,10 +402,19 @@ converged_, runs_, search_info_, path_
             Phi = np.asarray(self.prior_covariance, dtype=float)
             validation.check_covariance("prior_covariance", Phi, X.shape[1])
             return FullCovarianceGaussian(Phi, c)
-        deviations = X - np.average(X, axis=0, weights=problem.sample_weight)
-        variances = np.average(deviations**2, axis=0, weights=problem.sample_weight)
-        varies = variances > 1e-26 * (X**2).max(axis=0)
-        return FullCovarianceGaussian(c * np.diag(np.where(varies, variances, 1.0)), c)
+        # With much less than the scatter of the whole table, a cluster for every row is the best answer at any
+        # penalty at which there are clusters at all.
+        squares = (X - np.average(X, axis=0, weights=problem.sample_weight)) ** 2
+        scatter = problem.weights @ squares
+        varies = scatter > 1e-24 * problem.weights.sum() * (X**2).max(axis=0)
+        return FullCovarianceGaussian(np.diag(np.where(varies, scatter, 1.0)), c)
+
+    def _means_path(self, problem: Problem, likelihood: Any, cap: int) -> Iterator[NDArray]:
+        """K-means in the metric of a cluster that has no scatter yet."""
+        factor = np.linalg.cholesky(likelihood.initial_covariance(0))
+        whitened = problem._replace(X=np.linalg.solve(factor, problem.X.T).T)
+        for means in super()._means_path(whitened, likelihood, cap):
+            yield means @ factor.T
 
     def _path_solution(self, problem: Problem, likelihood: Any, means: NDArray) -> Result:
         return self._descend(problem, likelihood, 0.0, means, len(means))
