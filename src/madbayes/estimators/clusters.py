@@ -63,12 +63,10 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         """K-means for K = 1, 2, ... on a sample of the rows."""
         sample = problem.sample(PATH_ROWS)
         cap = min(PATH_LENGTH, len(sample.X), self._cap() or PATH_LENGTH)
-        solutions = [
-            self._path_solution(sample, likelihood, means) for means in self._means_path(sample, likelihood, cap)
-        ]
+        starts = self._means_path(sample, likelihood, cap)
+        solutions = [self._path_solution(sample, likelihood, means) for means in starts]
         losses = np.array([solution.value for solution in solutions])
-        scale = problem.weights.sum() / sample.weights.sum()
-        return PenaltyPath(np.arange(1, len(solutions) + 1), losses * scale, solutions)
+        return PenaltyPath(np.arange(1, len(solutions) + 1), losses, solutions)
 
     def _means_path(self, problem: Problem, likelihood: Likelihood, cap: int) -> Iterator[NDArray]:
         """Best means for each K: from the previous ones with the farthest row added, and from ++ seeds."""
@@ -412,7 +410,7 @@ converged_, runs_, search_info_, path_
     def _means_path(self, problem: Problem, likelihood: Any, cap: int) -> Iterator[NDArray]:
         """K-means in the metric of a cluster that has no scatter yet."""
         factor = np.linalg.cholesky(likelihood.initial_covariance(0))
-        whitened = problem._replace(X=np.linalg.solve(factor, problem.X.T).T)
+        whitened = problem._replace(X=as_float64(np.linalg.solve(factor, problem.X.T).T))
         for means in super()._means_path(whitened, likelihood, cap):
             yield means @ factor.T
 
