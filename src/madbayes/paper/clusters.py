@@ -61,9 +61,9 @@ def assign_or_open(
     labels, rows = labels.copy(), np.arange(len(D))
     nearest, own = D.argmin(axis=1), D[rows, labels]
     closest = D[rows, nearest]
-    label = next(free, None)
+    label, threshold = next(free, None), (1 + RELATIVE_GAIN) * penalty
     for n in order:
-        if label is not None and weights[n] * closest[n] > penalty and closest[n] > negligible:
+        if label is not None and weights[n] * closest[n] > threshold and closest[n] > negligible:
             d, labels[n] = distances_to(n, label), label
             nearest, closest = np.where(d < closest, label, nearest), np.minimum(d, closest)
             label = next(free, None)

@@ -108,13 +108,14 @@ def bp_means(
         objective = capped_bp_means_objective(max_components, penalty)
     cap, negligible = np.inf if max_components is None else max_components, rounding_error(X)
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    threshold = (1 + RELATIVE_GAIN) * penalty
 
     def step(Z: NDArray, A: NDArray) -> tuple[NDArray, NDArray]:
         Z, squares = Z.copy(), (A**2).sum(axis=1)
         for n, (x, w) in enumerate(zip(X, weights, strict=True)):
             r = sweep_row(x - Z[n] @ A, Z[n], A, squares)
             error = r @ r
-            if w * error > penalty and error > negligible and len(A) < cap:
+            if w * error > threshold and error > negligible and len(A) < cap:
                 A, squares = np.vstack([A, r]), np.append(squares, error)
                 Z = np.hstack([Z, np.zeros((len(Z), 1))])
                 Z[n, -1] = 1.0
@@ -289,6 +290,7 @@ def collapsed_bp_means(
         objective = Objective(CollapsedGaussian(), BetaBernoulli(max_components), penalty)
     cap, negligible = np.inf if max_components is None else max_components, rounding_error(X)
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    threshold = (1 + RELATIVE_GAIN) * penalty
 
     def step(Z: NDArray, A: NDArray) -> tuple[NDArray, NDArray]:
         Z = Z.copy()
@@ -298,7 +300,7 @@ def collapsed_bp_means(
             costs = collapsed_costs(x, w, X[others], Z[others], penalty, w_others)
             Z[n], cost = choose_code(Z[n], costs)
             Z = Z[:, independent_columns(Z)]
-            if cost > max(penalty, w * negligible) and Z.shape[1] < cap:
+            if cost > max(threshold, w * negligible) and Z.shape[1] < cap:
                 Z = np.column_stack([Z, np.arange(len(X)) == n])
         return Z, least_squares(X, Z, sample_weight)
 

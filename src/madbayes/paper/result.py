@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Step = Callable[[NDArray, Any], tuple[NDArray, Any]]
 Value = Callable[[NDArray, Any], float]
 
-# A move counts as an improvement only above this share of what it is compared with. Ties keep what is there.
+# A move is an improvement only above this share of what it is compared with. Ties keep what is there.
 RELATIVE_GAIN = 1e-12
 
 
@@ -52,15 +52,14 @@ class Run(NamedTuple):
 
 def descend(step: Step, value: Value, Z: NDArray, A: Any, max_iter: int) -> Result:
     """Repeat ``step`` until the value no longer falls, which is when it changes nothing."""
-    trace = [value(Z, A)]
-    converged = False
+    trace, reached, converged = [value(Z, A)], 0, False
     while not converged and len(trace) <= max_iter:
         Z_next, A_next = step(Z, A)
         trace.append(value(Z_next, A_next))
         converged = trace[-1] >= trace[-2] - RELATIVE_GAIN * abs(trace[-2])
-        if trace[-1] <= trace[-2]:
-            Z, A = Z_next, A_next
-    return Result(np.asarray(Z, dtype=np.uint8), A, min(trace), np.array(trace), len(trace) - 1, converged)
+        if not converged:
+            Z, A, reached = Z_next, A_next, len(trace) - 1
+    return Result(np.asarray(Z, dtype=np.uint8), A, trace[reached], np.array(trace), len(trace) - 1, converged)
 
 
 def restarts(
