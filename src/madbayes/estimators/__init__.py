@@ -1,6 +1,7 @@
 """What users touch: scikit-learn estimators."""
 
-from madbayes.estimators.clusters import CovarianceDPMeans, DPMeans
+from madbayes.estimators.clusters import DPMeans
+from madbayes.estimators.covariance import CovarianceDPMeans
 from madbayes.estimators.features import BPMeans, KFeatures, StepwiseKFeatures
 
 __all__ = ["BPMeans", "CovarianceDPMeans", "DPMeans", "KFeatures", "StepwiseKFeatures"]

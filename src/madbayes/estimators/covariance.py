@@ -1,0 +1,173 @@
+"""The estimator whose clusters have covariances."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from madbayes.engine.path import PenaltyPath
+from madbayes.estimators import validation
+from madbayes.estimators.base import Problem, as_float64, each
+from madbayes.estimators.clusters import ClusterEstimator
+from madbayes.model import FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
+from madbayes.model.likelihoods import least_squares, mahalanobis
+from madbayes.model.priors import one_hot
+from madbayes.paper import Result, covariance_dp_means
+
+
+class CovarianceDPMeans(ClusterEstimator):
+    """Clusters of different shapes: each has a covariance, given or learned.
+
+    Minimises, with S the scatter of a cluster, Phi the ``prior_covariance`` and c the ``covariance_penalty``, the sum
+    over clusters of tr((S + Phi) Sigma^-1) + c log|Sigma| - c log|Phi / c| - c D, plus ``penalty`` for each cluster
+    after the first. With ``covariances`` given it is tr(S Sigma^-1). A row belongs to the cluster of smallest
+    Mahalanobis distance.
+
+    Parameters
+    ----------
+    penalty : float, str, default="auto"
+        The price of one more cluster, as in :class:`DPMeans`. Distances have no units here.
+    covariance_penalty : float, default=1.0
+        Weight c of the prior on covariances.
+    prior_covariance : array of shape (n_columns, n_columns), optional
+        Phi, the scatter that every cluster has beside that of its rows. By default that of the whole table, column
+        by column: on the diagonal the sum of squared deviations from the mean, with 1 for constant columns. A
+        smaller one lets clusters take their own shape more freely, and makes tiny clusters cheaper.
+    covariances : array of shape (n_columns, n_columns) or (K, n_columns, n_columns), optional
+        Known covariances: one for all clusters, or one for each of at most K clusters.
+    max_clusters, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
+        As in :class:`DPMeans`.
+
+    Attributes
+    ----------
+    covariances_ : array of shape (n_clusters_, n_columns, n_columns)
+    labels_, cluster_centers_, n_clusters_, objective_, sse_, penalty_, penalty_share_, objective_trace_, n_iter_, \
+converged_, runs_, search_info_, path_
+        As in :class:`DPMeans`; ``sse_`` is the objective without the price of clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import CovarianceDPMeans
+    >>> X = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 3.0], [50.0, 3.0]])
+    >>> CovarianceDPMeans(penalty=5.0, covariances=np.diag([1000.0, 0.1])).fit(X).labels_
+    array([0, 0, 1, 1], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        penalty: float | str = "auto",
+        *,
+        covariance_penalty: float = 1.0,
+        prior_covariance: ArrayLike | None = None,
+        covariances: ArrayLike | None = None,
+        max_clusters: int | None = None,
+        search: str = "best",
+        init: Any = None,
+        n_init: int | str = "auto",
+        max_iter: int = 300,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.penalty = penalty
+        self.covariance_penalty = covariance_penalty
+        self.prior_covariance = prior_covariance
+        self.covariances = covariances
+        self.max_clusters = max_clusters
+        self.search = search
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    def _check_parameters(self) -> validation.PenaltyChoice:
+        validation.check_positive("covariance_penalty", self.covariance_penalty)
+        return super()._check_parameters()
+
+    def _cap(self) -> int | None:
+        if self.covariances is not None and np.ndim(self.covariances) == 3:
+            return len(np.asarray(self.covariances))
+        return self.max_clusters
+
+    def _cap_name(self) -> str:
+        return f"max_clusters={self.max_clusters} or the number of covariances"
+
+    def _likelihood(self, problem: Problem) -> FullCovarianceGaussian | KnownCovarianceGaussian:
+        X, c = problem.X, self.covariance_penalty
+        if self.covariances is not None:
+            known = np.asarray(self.covariances, dtype=float)
+            validation.check_covariance("covariances", known, X.shape[1])
+            if known.ndim == 3 and self.max_clusters not in (None, len(known)):
+                raise ValueError(
+                    f"max_clusters={self.max_clusters} does not go with {len(known)} covariances: "
+                    f"give None or {len(known)}"
+                )
+            return KnownCovarianceGaussian(known)
+        if self.prior_covariance is not None:
+            Phi = np.asarray(self.prior_covariance, dtype=float)
+            validation.check_covariance("prior_covariance", Phi, X.shape[1])
+            return FullCovarianceGaussian(Phi, c)
+        # With much less than the scatter of the whole table, a cluster for every row is the best answer at any
+        # penalty at which there are clusters at all.
+        squares = (X - np.average(X, axis=0, weights=problem.sample_weight)) ** 2
+        scatter = problem.weights @ squares
+        varies = scatter > 1e-24 * problem.weights.sum() * (X**2).max(axis=0)
+        return FullCovarianceGaussian(np.diag(np.where(varies, scatter, 1.0)), c)
+
+    def _means_path(self, problem: Problem, likelihood: Any, cap: int) -> Iterator[NDArray]:
+        """K-means in the metric of a cluster that has no scatter yet."""
+        factor = np.linalg.cholesky(likelihood.initial_covariance(0))
+        whitened = problem._replace(X=as_float64(np.linalg.solve(factor, problem.X.T).T))
+        for means in super()._means_path(whitened, likelihood, cap):
+            yield means @ factor.T
+
+    def _path_solution(self, problem: Problem, likelihood: Any, means: NDArray) -> Result:
+        return self._descend(problem, likelihood, 0.0, means, len(means))
+
+    def _descend(
+        self, problem: Problem, likelihood: Any, penalty: float, means: Any, cap: int | None, order: Any = None
+    ) -> Result:
+        return covariance_dp_means(
+            problem.X,
+            penalty,
+            likelihood,
+            means,
+            order=order,
+            max_clusters=cap,
+            sample_weight=problem.sample_weight,
+            max_iter=self.max_iter,
+        )
+
+    def _run(self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None, seed: Any) -> Result:
+        means, order = self._start(problem, path, seed)
+        return self._descend(problem, likelihood, penalty, means, self._cap(), order)
+
+    def _assign(self, X: NDArray, A: MeansCovariances) -> NDArray[np.uint8]:
+        D = mahalanobis(X, *each(A, as_float64))
+        return one_hot(D.argmin(axis=1), len(A.means))
+
+    def _refit(self, problem: Problem, objective: Objective, Z: NDArray, A: MeansCovariances) -> MeansCovariances:
+        if self.covariances is not None:
+            # Known covariances stay with their clusters, whatever was dropped.
+            return MeansCovariances(least_squares(problem.X, Z, problem.sample_weight), A.covariances)
+        return super()._refit(problem, objective, Z, A)
+
+    def _store_groups(self, Z: NDArray[np.uint8], A: MeansCovariances) -> None:
+        super()._store_groups(Z, A)
+        self.covariances_ = A.covariances
+
+    def _groups(self) -> MeansCovariances:
+        check_is_fitted(self)
+        return MeansCovariances(self.cluster_centers_.astype(np.float64), self.covariances_.astype(np.float64))
+
+    def _squared_distances(self, X: NDArray) -> NDArray:
+        return mahalanobis(X, *self._groups())
