@@ -17,7 +17,8 @@ def add_feature(R: NDArray, n: int) -> tuple[NDArray, NDArray]:
 
 def draw_row(errors: NDArray, rng: np.random.Generator) -> int:
     """A row, with probability proportional to its error."""
-    return int(rng.choice(len(errors), p=errors / errors.sum()))
+    cumulative = errors.cumsum()
+    return int(min(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"), len(errors) - 1))
 
 
 def seed_features(
