@@ -119,9 +119,7 @@ def test_dp_means(penalty, cap, shuffled, weighted, seed, blocks):
     options = {"order": np.random.default_rng(seed).permutation(len(X)) if shuffled else None, "max_clusters": cap}
     weight = weights_for(weighted, len(X))
     expected = paper.dp_means(X, penalty, sample_weight=weight, **options)
-    assert_same_clusters(
-        partition.dp_means(partition.Table.of(X, weight), penalty, workers=ALONE, **options), expected
-    )
+    assert_same_clusters(partition.dp_means(partition.Table.of(X, weight), penalty, workers=ALONE, **options), expected)
 
 
 @weighted

@@ -169,6 +169,16 @@ class Opening(NamedTuple):
             runs.make_room(2 * runs.Z.shape[2] + 2)
 
 
+def leave_out_redundant(table: Table, runs: Runs, workers: Workers) -> None:
+    """Runs that start with redundant features go on without them, from least squares."""
+    fitted = Runs(runs.Z.copy(), runs.A.copy(), runs.used.copy())
+    _, independent = fit(table, fitted, workers)
+    used = np.arange(independent.shape[1]) < runs.used[:, None]
+    for r in np.flatnonzero((used & ~independent).any(axis=1)).tolist():
+        fitted.drop(r, independent[r])
+        runs.Z[:, r], runs.A[r], runs.used[r] = fitted.Z[:, r], fitted.A[r], fitted.used[r]
+
+
 def squared_error(table: Table, runs: Runs, r: int, workers: Workers) -> float:
     """Weighted squared error of run r, by differences."""
     from madbayes.engine import kernels
@@ -280,6 +290,7 @@ def _run_chunk(
 ) -> list[Result]:
     """Iterate until every run has converged."""
     runs = Runs.of(starts, max(len(A) for _, A in starts) if K is None else K)
+    leave_out_redundant(table, runs, workers)
     traces = [[squared_error(table, runs, r, workers) + penalty * runs.used[r]] for r in range(len(starts))]
     results: dict[int, Result] = {}
     alive = list(range(len(starts)))
@@ -293,7 +304,8 @@ def _run_chunk(
         done = converged | (iteration == max_iter)
         for i in np.flatnonzero(done).tolist():
             trace = np.array(traces[alive[i]])
-            results[alive[i]] = Result(*runs.start(i), trace[-1], trace, iteration, bool(converged[i]))
+            trace[-1] = squared_error(table, runs, i, workers) + penalty * runs.used[i]
+            results[alive[i]] = Result(*runs.start(i), float(trace[-1]), trace, iteration, bool(converged[i]))
         if done.all():
             break
         runs.keep(~done)

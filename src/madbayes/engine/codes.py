@@ -7,35 +7,37 @@ from scipy.spatial.distance import cdist
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.paper.features import all_codes
 
-# Up to this many features all codes are compared; above it, descent by single and pair flips.
-EXACT_LIMIT = 10
+# Up to this many features all codes are compared; above it, descent, then branch and bound with so many nodes.
+EXACT_LIMIT, NODE_LIMIT = 10, 5000
 
 
 def best_codes(X: NDArray, A: NDArray, workers: Workers) -> NDArray[np.uint8]:
-    """The code z of least squared error |x - zA|^2 for each row: exact up to EXACT_LIMIT features.
+    """The code z of least squared error |x - zA|^2 for each row.
 
-    A row's answer depends on the row and A alone. The part of x outside the span of A is the same for all codes,
-    so codes are compared in coordinates of that span, by differences: a large offset in X does no harm.
+    Exact up to EXACT_LIMIT features, and above it where branch and bound comes to its end; in any case no flip of one
+    or two bits helps. A row's answer depends on the row and A alone.
     """
-    A = np.asarray(A, dtype=float)
-    K = len(A)
+    A = np.ascontiguousarray(A, dtype=np.float64)
+    K, D = A.shape
     if K == 0:
         return np.zeros((len(X), 0), dtype=np.uint8)
-    basis, triangle = np.linalg.qr(A.T)
-    solve = _compare_all if K <= EXACT_LIMIT else _descend
-    entries = 2**K if K <= EXACT_LIMIT else K * K
+    Q, R = np.linalg.qr(A.T)
+    solve = _compare_all if K <= EXACT_LIMIT else _search
 
     def one(rows: slice) -> NDArray[np.uint8]:
-        some = X[rows].astype(float, copy=False)
-        return solve(some @ basis, triangle.T, some).astype(np.uint8)
+        return solve(np.ascontiguousarray(X[rows], dtype=np.float64), A, Q, R).astype(np.uint8)
 
-    return np.concatenate(workers.map(one, row_blocks(len(X), max(entries, X.shape[1]))))
+    return np.concatenate(workers.map(one, row_blocks(len(X), max(D, 2 ** min(K, EXACT_LIMIT)))))
 
 
-def _compare_all(Y: NDArray, A: NDArray, X: NDArray) -> NDArray:
-    """All codes, those with fewer ones first; the first of those that rounding cannot tell apart."""
+def _compare_all(X: NDArray, A: NDArray, Q: NDArray, R: NDArray) -> NDArray:
+    """All codes, those with fewer ones first; the first of those that rounding cannot tell apart.
+
+    The part of x outside the span of A is the same for all codes, so they are compared in coordinates of that span,
+    by differences: a large offset in X does no harm.
+    """
     codes = all_codes(len(A))
-    errors = cdist(Y, codes @ A, "sqeuclidean")
+    errors = cdist(X @ Q, codes @ R.T, "sqeuclidean")
     least = errors.min(axis=1)
     return codes[(errors <= (least + _doubt(X, least))[:, None]).argmax(axis=1)]
 
@@ -46,30 +48,18 @@ def _doubt(X: NDArray, errors: NDArray) -> NDArray:
     return 1e-12 * errors + 2 * slack * np.sqrt(errors) + slack**2
 
 
-def _descend(Y: NDArray, A: NDArray, X: NDArray) -> NDArray:
-    """Best single or pair flip until none helps, from no feature and from rounded least squares."""
-    rounded = Y @ np.linalg.pinv(A) > 0.5
-    starts = [np.zeros(rounded.shape), rounded.astype(float)]
-    ends = [_flip_until_done(Y, A, X, Z) for Z in starts]
-    errors = np.stack([((Y - Z @ A) ** 2).sum(axis=1) for Z in ends])
-    second = errors[1] < errors[0] - _doubt(X, errors[0])
-    return np.where(second[:, None], ends[1], ends[0])
+def _search(X: NDArray, A: NDArray, Q: NDArray, R: NDArray) -> NDArray:
+    """Descent and branch and bound, row by row."""
+    from madbayes.engine import kernels
 
-
-def _flip_until_done(Y: NDArray, A: NDArray, X: NDArray, Z: NDArray) -> NDArray:
-    """Flip s bits at a time: the change is the sum of the single changes plus twice their interaction."""
-    Z, G = Z.copy(), A @ A.T
-    first, second = np.triu_indices(len(A))
-    active = np.arange(len(Y))
-    while len(active):
-        R, signs = Y[active] - Z[active] @ A, 1 - 2 * Z[active]
-        single = np.diag(G) - 2 * signs * (R @ A.T)
-        change = single[:, first] + single[:, second] + 2 * signs[:, first] * signs[:, second] * G[first, second]
-        change[:, first == second] = single
-        best = change.argmin(axis=1)
-        gains = change[np.arange(len(active)), best] < -_doubt(X[active], (R**2).sum(axis=1))
-        active, best = active[gains], best[gains]
-        for bits in (first[best], np.where(first[best] == second[best], -1, second[best])):
-            rows = active[bits >= 0]
-            Z[rows, bits[bits >= 0]] = 1 - Z[rows, bits[bits >= 0]]
-    return Z
+    K, codes = len(A), np.empty((len(X), len(A)), dtype=np.uint8)
+    offset = np.zeros(K)
+    if Q.shape[1] < K:
+        # More features than columns: as bits are their own squares, e on the diagonal of AA' and e / 2 beside Ax
+        # leave every error as it is, and there is a triangle.
+        e = 0.1 * np.einsum("kd,kd->", A, A) / K + np.finfo(float).tiny
+        R = np.linalg.cholesky(A @ A.T + e * np.eye(K)).T
+        Q, offset = np.linalg.solve(R.T, A).T, np.linalg.solve(R.T, np.full(K, e / 2))
+    kernels.search_codes(X, A, np.ascontiguousarray(Q), np.ascontiguousarray(R), offset, np.linalg.pinv(A), codes,
+                         NODE_LIMIT)  # fmt: skip
+    return codes

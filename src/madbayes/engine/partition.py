@@ -22,15 +22,21 @@ class Table(NamedTuple):
     """What all runs have in common."""
 
     X: NDArray
-    origin: NDArray  # near the mean of the rows
+    origin: NDArray  # what distances are computed about
     weights: NDArray  # of the rows, or of length 0 when all weigh 1
     blocks: list[slice]
 
     @classmethod
     def of(cls, X: NDArray, sample_weight: Weights) -> "Table":
-        """The origin, once for all runs."""
+        """The origin, once for all runs: zero, or the mean in columns whose offset is large for their spread.
+
+        It is there for the sake of digits only, so a few rows are enough to tell.
+        """
         weights = np.empty(0) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        return cls(X, X.mean(axis=0, dtype=np.float64).astype(X.dtype), weights, row_blocks(*X.shape))
+        some = X[:: max(1, len(X) // 1024)].astype(np.float64)
+        mean = some.mean(axis=0)
+        origin = np.where(np.abs(mean) > 4 * some.std(axis=0), mean, 0.0).astype(X.dtype)
+        return cls(X, origin, weights, row_blocks(*X.shape))
 
     def mean(self) -> NDArray:
         """The weighted mean of all rows."""

@@ -103,7 +103,7 @@ class PenaltyPath:
         lo, hi = self.intervals[K]
         if not np.isfinite(hi):
             return 2 * lo if lo > 0 else 1.0
-        return float(np.sqrt(max(lo, hi / 100) * hi))
+        return float(np.sqrt(max(lo, hi / 100)) * np.sqrt(hi))
 
     def for_k(self, K: int) -> Any:
         """The solution with K groups."""
@@ -126,9 +126,14 @@ def k_features_path(
     (best,) = run(0, [0])
     yield best
     while best.value > negligible and (max_components is None or max_components > best.K):
-        seeds = [int(seed) for seed in rng.integers(2**31, size=n_init)]
-        best = min(run(best.K + 1, seeds), key=lambda result: result.value)
+        K, seeds = best.K + 1, [int(seed) for seed in rng.integers(2**31, size=n_init)]
+        results = run(K, seeds)
+        if not results:  # interrupted
+            return
+        best = min(results, key=lambda result: (max(result.value, negligible), result.K))
         yield best
+        if best.K < K:  # nothing is left to explain
+            return
 
 
 def stepwise(path: Iterator[Result], penalty: float) -> Result:

@@ -44,9 +44,9 @@ def seed_features(
             A, Z = np.empty((room, D)), np.zeros((N, room), dtype=np.uint8)
             uniforms = np.random.default_rng(seed).random(room)
             used = kernels.seed_run(X, weights, base, base_errors, uniforms, price, negligible, A, Z, np.empty(N))
-            if used < room or K is not None:
+            if used < room or K is not None or room > N:
                 return Z[:, :used], A[:used]
-            room *= 2
+            room = min(2 * room, N + 1)
 
     return workers.map(one, seeds)
 

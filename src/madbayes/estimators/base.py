@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine.blocks import Workers, row_blocks
@@ -62,6 +62,25 @@ class Problem(NamedTuple):
         return self._replace(X=self.X[rows], sample_weight=weights * (self.weights.sum() / weights.sum()))
 
 
+class Budget:
+    """How long restarts may go on: until the time is over or the user interrupts, but never without a result."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.start, self.seconds, self.n_runs, self.interrupted = perf_counter(), seconds, 0, False
+
+    def is_spent(self) -> bool:
+        """Whether no further restart may begin."""
+        over = self.seconds is not None and perf_counter() - self.start > self.seconds
+        return self.interrupted or (over and self.n_runs > 0)
+
+    def interrupt(self) -> None:
+        """Stop with what is there; to be called while a KeyboardInterrupt is handled."""
+        if not self.n_runs:
+            raise
+        self.interrupted = True
+        warnings.warn(f"interrupted: keeping the best of {self.n_runs} finished restarts", UserWarning, stacklevel=5)
+
+
 class State(NamedTuple):
     """Groups, the rows assigned to them, and the objective there."""
 
@@ -110,8 +129,8 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self
         """
         choice = self._check_parameters()
-        table = validation.check_table(self, X, reset=True)
-        with Workers(self.n_jobs) as workers:
+        with validation.columns_kept(self), Workers(self.n_jobs) as workers:
+            table = validation.check_table(self, X, reset=True)
             problem = self._problem(table, sample_weight, workers)
             likelihood = self._likelihood(problem)
             one_group = self._one_group_loss(problem, likelihood)
@@ -125,7 +144,7 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 penalty = path.suggest()
             result, runs = self._search(problem, likelihood, penalty, path)
             objective = Objective(likelihood, self._prior(), penalty)
-            state = self._settle(problem, objective, result.A)
+            state = self._settle_in_order(problem, objective, result.A)
             self._store(table, problem, objective, state, one_group)
         self._store_search(result, runs, path, state)
         return self
@@ -200,12 +219,11 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         weights = validation.check_weights(sample_weight, len(table))
         X, counted = np.ascontiguousarray(table), np.ones(len(table), dtype=bool)
-        validation.check_range(X)
         init = self._check_init(X)
         if weights is not None:
             counted = weights > 0
             X, weights = X[counted], weights[counted]
-        return Problem(X, weights, counted, check_random_state(self.random_state), workers, init)
+        return Problem(X, weights, counted, validation.check_random(self.random_state), workers, init)
 
     def _one_group_loss(self, problem: Problem, likelihood: Likelihood) -> float:
         """Loss with all rows in one group, the unit of penalty_share_."""
@@ -233,35 +251,39 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if path is not None:
             seeds.insert(0, "path")
         seeds += problem.seeds(n_init - 1)
-        return self._restarts(seeds, lambda some: self._run(problem, likelihood, penalty, path, some), problem)
+        results, runs = self._restarts(
+            seeds,
+            lambda some: self._run(problem, likelihood, penalty, path, some),
+            problem,
+            Budget(self.time_limit),
+        )
+        return min(results, key=lambda result: result.value), runs
 
     def _first_seed(self, problem: Problem, penalty: float) -> int | str | None:
         return "init" if problem.init is not None else problem.seeds(1)[0]
 
     def _restarts(
-        self, seeds: Sequence[Any], run: Callable[[Sequence[Any]], list[Any]], problem: Problem
-    ) -> tuple[Any, list[Run]]:
+        self, seeds: Sequence[Any], run: Callable[[Sequence[Any]], list[Any]], problem: Problem, budget: "Budget"
+    ) -> tuple[list[Any], list[Run]]:
         """Run the seeds, many at a time on a small table; report them, and stop early when it must be."""
         results: list[Any] = []
         runs: list[Run] = []
-        start, size = perf_counter(), self._batch(problem)
+        size = self._batch(problem)
         for i in range(0, len(seeds), size):
-            began = perf_counter()
-            if i and self.time_limit is not None and began - start > self.time_limit:
+            if budget.is_spent():
                 break
+            began = perf_counter()
             try:
                 some = run(seeds[i : i + size])
             except KeyboardInterrupt:
-                if not results:
-                    raise
-                message = f"interrupted: keeping the best of {len(results)} finished restarts"
-                warnings.warn(message, UserWarning, stacklevel=4)
+                budget.interrupt()
                 break
+            budget.n_runs += len(some)
             results += some
             seconds = (perf_counter() - began) / len(some)
             runs += [Run(s, r.K, r.value, r.iterations, seconds) for s, r in zip(seeds[i:], some, strict=False)]
             self._report(runs[-len(some) :])
-        return min(results, key=lambda result: result.value), runs
+        return results, runs
 
     @abstractmethod
     def _batch(self, problem: Problem) -> int:
@@ -269,15 +291,20 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _report(self, runs: list[Run]) -> None:
         if self.verbose:
-            for seed, K, value, iterations, seconds in runs:
-                print(f"{type(self).__name__}: restart {seed}, K={K}, objective {value:.6g}, {iterations} iterations, "
-                      f"{seconds:.3f} s")  # fmt: skip
+            for _, K, value, iterations, seconds in runs:
+                line = (
+                    f"{type(self).__name__}: K={K} objective={value:.6g} iterations={iterations} seconds={seconds:.3f}"
+                )
+                print(line)
 
     def _settle(self, problem: Problem, objective: Objective, A: Any) -> State:
         """Groups in the table's own precision that the row rule and a refit both leave as they are."""
 
         def rounded(A: Any) -> Any:
-            return each(A, lambda part: part.astype(problem.X.dtype))
+            # Covariances stay in double precision: rounded ones need not be positive definite.
+            if isinstance(A, MeansCovariances):
+                return A._replace(means=A.means.astype(problem.X.dtype))
+            return A.astype(problem.X.dtype)
 
         A, best = rounded(A), None
         while True:
@@ -290,21 +317,32 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 continue
             loss = self._loss(problem, objective.likelihood, assigned, each(A, as_float64))
             value = loss + objective.prior.penalty(np.eye(K), objective.penalty)
-            if best is not None and value >= best.value - RELATIVE_GAIN * abs(best.value):
+            if best is not None and not value < best.value - RELATIVE_GAIN * abs(best.value):
                 return best
             best = State(assigned, A, value)
             A = rounded(self._refit(problem, objective, assigned, A))
 
+    def _settle_in_order(self, problem: Problem, objective: Objective, A: Any) -> State:
+        """Settle with the groups in canonical order: where rows tie, their groups depend on it."""
+        while True:
+            state = self._settle(problem, objective, A)
+            order = canonical_order(state.A, self._sizes_of(problem, state))
+            A = each(state.A, lambda part, order=order: part[order])  # type: ignore[misc]
+            assigned = self._assign(problem.X, A, problem.workers)
+            if self._useful(assigned, len(order)).all():
+                return State(assigned, A, state.value)
+
+    def _sizes_of(self, problem: Problem, state: State) -> NDArray[np.float64]:
+        """The weight of the rows of each group."""
+        weights, K = problem.weights, len(means_of(state.A))
+        blocks = row_blocks(*problem.X.shape)
+        return np.sum([weights[rows] @ self._codes(state.assigned[rows], K) for rows in blocks], axis=0)
+
     def _store(self, table: NDArray, problem: Problem, objective: Objective, state: State, one_group: float) -> None:
-        K = len(means_of(state.A))
-        weights, blocks = problem.weights, row_blocks(*problem.X.shape)
-        sizes = np.sum([weights[rows] @ self._codes(state.assigned[rows], K) for rows in blocks], axis=0)
-        order = canonical_order(state.A, sizes)
-        A = each(state.A, lambda part: part[order])
-        self._objective, self._sizes, self._total = objective, sizes[order], weights.sum()
+        self._objective, self._sizes, self._total = objective, self._sizes_of(problem, state), problem.weights.sum()
         self._column_means, variances = problem.moments()
         self._column_scales = np.sqrt(variances)
-        self._store_groups(self._assign(np.ascontiguousarray(table), A, problem.workers), A)
+        self._store_groups(self._assign(np.ascontiguousarray(table), state.A, problem.workers), state.A)
         self.objective_ = float(state.value)
         self.sse_ = self.objective_ - self._price()
         self.penalty_ = float(objective.penalty)
@@ -374,6 +412,7 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             For clusters the distance is from the mean of the table, for features from zero.
         """
         check_is_fitted(self)
+        validation.check_count("n_columns", n_columns, minimum=0)
         means = means_of(self._groups())
         names = getattr(self, "feature_names_in_", [f"x{d}" for d in range(means.shape[1])])
         scales = np.where(self._column_scales > 0, self._column_scales, 1.0)

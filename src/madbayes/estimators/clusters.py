@@ -37,17 +37,19 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
     def _check_init(self, table: NDArray) -> NDArray | None:
         if self.init is None:
             return None
+        if hasattr(self.init, "fit") and not hasattr(self.init, "cluster_centers_"):
+            raise ValueError(f"init={self.init!r} has no clusters: give centres, a fitted model with clusters, or None")
         centres = getattr(self.init, "cluster_centers_", self.init)
         centres = validation.check_matrix("init", centres, (None, table.shape[1]))
-        if not 1 <= len(centres) <= (self._cap() or np.inf):
-            raise ValueError(f"init has {len(centres)} centres: give at least 1 and at most {self._cap_name()}")
+        validation.check_range(centres, "init")
+        cap = self._cap()
+        if not 1 <= len(centres) <= (cap or np.inf):
+            limit = "" if cap is None else f" and at most max_clusters={cap}"
+            raise ValueError(f"init has {len(centres)} centres: give at least 1{limit}")
         return centres
 
     def _cap(self) -> int | None:
         return self.max_clusters
-
-    def _cap_name(self) -> str:
-        return f"max_clusters={self.max_clusters}"
 
     def _prior(self) -> Prior:
         cap = self._cap()
@@ -266,7 +268,7 @@ class DPMeans(ClusterEstimator):
         self.verbose = verbose
 
     def _check_parameters(self) -> validation.PenaltyChoice:
-        validation.check_choice("collapsed", self.collapsed, (False, True))
+        validation.check_flag("collapsed", self.collapsed)
         return super()._check_parameters()
 
     def _likelihood(self, problem: Problem) -> Gaussian:

@@ -97,14 +97,10 @@ converged_, runs_, search_info_, path_
             return len(np.asarray(self.covariances))
         return self.max_clusters
 
-    def _cap_name(self) -> str:
-        return f"max_clusters={self.max_clusters} or the number of covariances"
-
     def _likelihood(self, problem: Problem) -> FullCovarianceGaussian | KnownCovarianceGaussian:
         X, c = problem.X, self.covariance_penalty
         if self.covariances is not None:
-            known = np.asarray(self.covariances, dtype=float)
-            validation.check_covariance("covariances", known, X.shape[1])
+            known = validation.check_covariance("covariances", self.covariances, X.shape[1], stack=True)
             if known.ndim == 3 and self.max_clusters not in (None, len(known)):
                 raise ValueError(
                     f"max_clusters={self.max_clusters} does not go with {len(known)} covariances: "
@@ -112,8 +108,7 @@ converged_, runs_, search_info_, path_
                 )
             return KnownCovarianceGaussian(known)
         if self.prior_covariance is not None:
-            Phi = np.asarray(self.prior_covariance, dtype=float)
-            validation.check_covariance("prior_covariance", Phi, X.shape[1])
+            Phi = validation.check_covariance("prior_covariance", self.prior_covariance, X.shape[1])
             return FullCovarianceGaussian(Phi, c)
         # With much less than the scatter of the whole table, a cluster for every row is the best answer at any
         # penalty at which there are clusters at all.

@@ -20,6 +20,7 @@ from madbayes.estimators.base import (
     PATH_LENGTH,
     PATH_RESTARTS,
     PATH_ROWS,
+    Budget,
     GroupEstimator,
     Problem,
     State,
@@ -45,7 +46,9 @@ class FeatureEstimator(GroupEstimator):
             validation.check_binary("init[0]", Z)
             A = validation.check_matrix("init[1]", self.init[1], (Z.shape[1], table.shape[1]))
         else:
-            raise ValueError(f"init={self.init!r} is not accepted: give (Z, A), a fitted model, or None")
+            init = validation.shown(self.init)
+            raise ValueError(f"init={init} is not accepted: give (Z, A), a fitted model with components, or None")
+        validation.check_range(A, "init[1]")
         if len(A) > (self._cap() or np.inf):
             raise ValueError(f"init has {len(A)} components: at most {self._cap()} are allowed")
         return Z, A
@@ -78,11 +81,11 @@ class FeatureEstimator(GroupEstimator):
             n_init=PATH_RESTARTS,
             max_components=min(PATH_LENGTH, self._cap() or PATH_LENGTH),
             seed=sample.seeds(1)[0],
-            negligible=len(sample.X) * rounding_error(sample.X),
+            negligible=sample.weights.sum() * rounding_error(sample.X),
         )
-        solutions = list(path)
-        losses = np.array([solution.value for solution in solutions])
-        return PenaltyPath(np.arange(len(solutions)), losses, solutions)
+        solutions = {solution.K: solution for solution in path}
+        losses = np.array([solution.value for solution in solutions.values()])
+        return PenaltyPath(np.arange(len(solutions)), losses, list(solutions.values()))
 
     def _run_k_features(self, problem: Problem, K: int, seeds: Sequence[Any]) -> list[Result]:
         options: dict[str, Any] = {"sample_weight": problem.sample_weight, "workers": problem.workers}
@@ -97,6 +100,7 @@ class FeatureEstimator(GroupEstimator):
             A = path.for_k(path.best).A
             return best_codes(problem.X, A, problem.workers), A
         K = self._cap() if penalty == 0 else None
+        K = None if K is None else min(K, len(problem.X))  # there are no more independent columns than rows
         (start,) = seed_features(
             problem.X,
             K,
@@ -120,7 +124,7 @@ class FeatureEstimator(GroupEstimator):
         if self.collapsed:
             return collapsed_bp_means(X, penalty, starts, max_components=cap, **options)
         if cap is not None and penalty == 0:
-            return k_features(X, cap, starts, **options)
+            return k_features(X, min(cap, len(X)), starts, **options)
         return bp_means(X, penalty, starts, max_components=cap, **options)
 
     def _settle(self, problem: Problem, objective: Objective, A: NDArray) -> State:
@@ -129,9 +133,9 @@ class FeatureEstimator(GroupEstimator):
         K = self._cap()
         if K is None or objective.penalty > 0:
             return state
-        while len(state.A) < K:
+        while len(state.A) < min(K, len(problem.X)):
             options: dict[str, Any] = {"sample_weight": problem.sample_weight, "workers": problem.workers}
-            (more,) = k_features(problem.X, K, [(state.assigned, as_float64(state.A))], **options)
+            (more,) = k_features(problem.X, min(K, len(problem.X)), [(state.assigned, as_float64(state.A))], **options)
             settled = super()._settle(problem, objective, more.A)
             if settled.value >= state.value:
                 break
@@ -330,7 +334,7 @@ class BPMeans(FeatureEstimator):
 
     def _check_parameters(self) -> validation.PenaltyChoice:
         self._check_common()
-        validation.check_choice("collapsed", self.collapsed, (False, True))
+        validation.check_flag("collapsed", self.collapsed)
         validation.check_count("max_components", self.max_components, other=None)
         return validation.check_penalty(self.penalty)
 
@@ -398,7 +402,7 @@ converged_, runs_, search_info_
 
     def _check_parameters(self) -> validation.PenaltyChoice:
         self._check_common()
-        validation.check_choice("collapsed", self.collapsed, (False, True))
+        validation.check_flag("collapsed", self.collapsed)
         validation.check_count("n_components", self.n_components)
         return validation.PenaltyChoice(0.0, None)
 
@@ -470,23 +474,24 @@ converged_, runs_, search_info_, path_
     ) -> tuple[Any, list[Run]]:
         """Restarts for each K, and from what is given beside them, judged by the BP-means objective."""
         runs: list[Run] = []
+        budget = Budget(self.time_limit)
 
         def restarts(K: int, seeds: Sequence[Any]) -> list[Result]:
-            best, some_runs = self._restarts(seeds, lambda some: self._run_k_features(problem, K, some), problem)
-            runs.extend(run._replace(value=run.value + run.K * penalty) for run in some_runs)
-            return [best]
+            if K == 0:
+                return self._run_k_features(problem, 0, seeds)
+            results, some = self._restarts(seeds, lambda part: self._run_k_features(problem, K, part), problem, budget)
+            runs.extend(run._replace(value=run.value + run.K * penalty) for run in some)
+            return results
 
         steps = k_features_path(
             restarts,
             n_init=AUTO_RESTARTS if isinstance(self.n_init, str) else self.n_init,
             max_components=self._cap(),
             seed=problem.seeds(1)[0],
-            negligible=len(problem.X) * rounding_error(problem.X),
+            negligible=problem.weights.sum() * rounding_error(problem.X),
         )
         best = stepwise(steps, penalty)
         starts = [seed for seed, given in (("init", problem.init), ("path", path)) if given is not None]
-        if not starts:
-            return best, runs
 
         def run(seeds: Sequence[Any]) -> list[Result]:
             some = [self._start(problem, penalty, path, seed) for seed in seeds]
@@ -494,5 +499,5 @@ converged_, runs_, search_info_, path_
             results = [k_features(problem.X, len(A), [(Z, A)], max_iter=self.max_iter, **options)[0] for Z, A in some]
             return [with_penalty(result, penalty) for result in results]
 
-        started, more_runs = self._restarts(starts, run, problem)
-        return min(best, started, key=lambda result: result.value), runs + more_runs
+        started, more = self._restarts(starts, run, problem, budget)
+        return min([best, *started], key=lambda result: result.value), runs + more
