@@ -9,7 +9,7 @@ PIP_INSTALL := -m pip install -q --disable-pip-version-check
 # The workers of pytest are the parallelism: a BLAS thread pool in each would only get in their way.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # pyparsing is held back for matplotlib 3.8, whose calls later ones deprecate.
-OLDEST := "numpy==1.26.*" "scipy==1.11.*" "scikit-learn==1.6.*" "matplotlib==3.8.*" "pandas==2.1.*" "polars==1.0.*" \
+OLDEST := "numpy==1.26.*" "scipy==1.11.*" "scikit-learn==1.6.*" "numba==0.59.*" "matplotlib==3.8.*" "pandas==2.1.*" "polars==1.0.*" \
 	"pyparsing==3.1.*"
 
 # $(call make-venv,python,folder,variable): stops with advice where that python is missing or too old.

@@ -1,4 +1,6 @@
 import os
+import signal
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import settings
@@ -12,3 +14,23 @@ settings.load_profile("madbayes")
 def seed(request: pytest.FixtureRequest) -> int:
     """One seed in ordinary runs; MADBAYES_SEEDS=100 runs the test with a hundred."""
     return request.param
+
+
+@pytest.fixture
+def seconds():
+    """``with seconds(5):`` makes a loop without end a failure instead of a hang."""
+
+    def stop(*_):
+        raise TimeoutError("took too long")
+
+    @contextmanager
+    def limit(duration):
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, duration)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    return limit

@@ -114,7 +114,9 @@ def test_full_covariance_log_prob_is_normal_inverse_wishart():
     likelihood = FullCovarianceGaussian(PHI, covariance_penalty=1.7, rho2=2.0)
     X, Z, A = random_state(likelihood, CRP(), np.random.default_rng(3))
     sigma2, labels = 0.3, Z.argmax(axis=1)
-    expected = sum(multivariate_normal.logpdf(x, A.means[k], sigma2 * A.covariances[k]) for x, k in zip(X, labels))
+    expected = sum(
+        multivariate_normal.logpdf(x, A.means[k], sigma2 * A.covariances[k]) for x, k in zip(X, labels, strict=True)
+    )
     expected += sum(multivariate_normal.logpdf(m, cov=2.0 * np.eye(D)) for m in A.means)
     expected += sum(invwishart.logpdf(S, df=1.7 / sigma2, scale=PHI / sigma2) for S in A.covariances)
     assert likelihood.log_prob(X, Z, A, sigma2) == pytest.approx(expected)

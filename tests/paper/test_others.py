@@ -126,7 +126,9 @@ OBJECTIVES = [
 ]
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: f"{type(o.likelihood).__name__}-{type(o.prior).__name__}")
+@pytest.mark.parametrize(
+    "objective", OBJECTIVES, ids=lambda o: f"{type(o.likelihood).__name__}-{type(o.prior).__name__}"
+)
 @settings(max_examples=8)
 @given(seed=st.integers(0, 10**6))
 def test_minimise_descends_to_a_point_no_neighbour_improves(objective, seed):

@@ -1,11 +1,15 @@
 """The penalty path: which penalties each number of groups is best for."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from madbayes.paper import Result
+from madbayes.paper.features import with_penalty
 
 # Below this ratio of the ends of its interval, a number of groups is no better founded than in pure noise.
 WEAK_RATIO = 1.25
@@ -99,8 +103,45 @@ class PenaltyPath:
         lo, hi = self.intervals[K]
         if not np.isfinite(hi):
             return 2 * lo if lo > 0 else 1.0
-        return float(np.sqrt(max(lo, hi / 100) * hi))
+        return float(np.sqrt(max(lo, hi / 100)) * np.sqrt(hi))
 
     def for_k(self, K: int) -> Any:
         """The solution with K groups."""
         return self.solutions[K - int(self.n_components[0])]
+
+
+def k_features_path(
+    run: Callable[[int, Sequence[int]], list[Result]],
+    *,
+    n_init: int,
+    max_components: int | None,
+    seed: int,
+    negligible: float,
+) -> Iterator[Result]:
+    """The best of ``n_init`` runs for K = 0, 1, 2, ... until the squared error is negligible.
+
+    ``run(K, seeds)`` gives results of K-features, one for each seed or the best of them.
+    """
+    rng = np.random.default_rng(seed)
+    (best,) = run(0, [0])
+    yield best
+    while best.value > negligible and (max_components is None or max_components > best.K):
+        K, seeds = best.K + 1, [int(seed) for seed in rng.integers(2**31, size=n_init)]
+        results = run(K, seeds)
+        if not results:  # interrupted
+            return
+        best = min(results, key=lambda result: (max(result.value, negligible), result.K))
+        yield best
+        if best.K < K:  # nothing is left to explain
+            return
+
+
+def stepwise(path: Iterator[Result], penalty: float) -> Result:
+    """The solution at which the BP-means objective stops falling."""
+    best = with_penalty(next(path), penalty)
+    for result in path:
+        candidate = with_penalty(result, penalty)
+        if candidate.value >= best.value:
+            break
+        best = candidate
+    return best

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators import validation
 from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
 from madbayes.model.likelihoods import Weights
-from madbayes.paper import Result, Run, restarts
+from madbayes.paper import Run
 from madbayes.paper.result import RELATIVE_GAIN
 
 # Restarts when n_init="auto", for both values of search.
@@ -28,13 +28,13 @@ PATH_LENGTH, PATH_RESTARTS, PATH_ROWS = 10, 10, 500
 
 
 class Problem(NamedTuple):
-    """The table as the algorithms see it: float64, only rows of positive weight."""
+    """The table as the algorithms see it: only rows of positive weight, in the precision they came in."""
 
-    X: NDArray[np.float64]
+    X: NDArray
     sample_weight: Weights
     counted: NDArray[np.bool_]  # which of the user's rows these are
-    dtype: np.dtype  # of the user's table
     random: np.random.RandomState
+    workers: Workers
     init: Any = None  # where to start: means, (Z, A), or None
 
     def seeds(self, count: int) -> list[int]:
@@ -46,6 +46,13 @@ class Problem(NamedTuple):
         """The weight of every row."""
         return np.ones(len(self.X)) if self.sample_weight is None else self.sample_weight.astype(np.float64)
 
+    def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weighted mean and variance of each column."""
+        blocks, weights = row_blocks(*self.X.shape), self.weights
+        mean = sum(weights[rows] @ self.X[rows] for rows in blocks) / weights.sum()
+        squares = sum(weights[rows] @ (self.X[rows] - mean) ** 2 for rows in blocks)
+        return mean, squares / weights.sum()
+
     def sample(self, n_rows: int) -> "Problem":
         """At most ``n_rows`` of the rows, weighing as much as all: losses keep their scale."""
         if len(self.X) <= n_rows:
@@ -55,10 +62,29 @@ class Problem(NamedTuple):
         return self._replace(X=self.X[rows], sample_weight=weights * (self.weights.sum() / weights.sum()))
 
 
+class Budget:
+    """How long restarts may go on: until the time is over or the user interrupts, but never without a result."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.start, self.seconds, self.n_runs, self.interrupted = perf_counter(), seconds, 0, False
+
+    def is_spent(self) -> bool:
+        """Whether no further restart may begin."""
+        over = self.seconds is not None and perf_counter() - self.start > self.seconds
+        return self.interrupted or (over and self.n_runs > 0)
+
+    def interrupt(self) -> None:
+        """Stop with what is there; to be called while a KeyboardInterrupt is handled."""
+        if not self.n_runs:
+            raise
+        self.interrupted = True
+        warnings.warn(f"interrupted: keeping the best of {self.n_runs} finished restarts", UserWarning, stacklevel=5)
+
+
 class State(NamedTuple):
     """Groups, the rows assigned to them, and the objective there."""
 
-    Z: NDArray[np.uint8]
+    assigned: NDArray  # labels, or Z
     A: Any
     value: float
 
@@ -75,7 +101,7 @@ def each(A: Any, change: Callable[[NDArray], NDArray]) -> Any:
 
 def as_float64(part: NDArray) -> NDArray[np.float64]:
     """The same numbers in double precision."""
-    return part.astype(np.float64)
+    return part.astype(np.float64, copy=False)
 
 
 def canonical_order(A: Any, sizes: NDArray) -> NDArray[np.intp]:
@@ -103,22 +129,23 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self
         """
         choice = self._check_parameters()
-        table = validation.check_table(self, X, reset=True)
-        problem = self._problem(table, sample_weight)
-        likelihood = self._likelihood(problem)
-        one_group = likelihood.loss(*self._one_group(problem, likelihood), problem.sample_weight)
-        path = None
-        if choice.value is not None:
-            penalty = choice.value
-        elif choice.share is not None:
-            penalty = choice.share * one_group
-        else:
-            path = self._path(problem, likelihood)
-            penalty = path.suggest()
-        result, runs = self._search(problem, likelihood, penalty, path)
-        objective = Objective(likelihood, self._prior(), penalty)
-        state = self._settle(problem, objective, each(result.A, lambda part: part[result.Z.any(axis=0)]))
-        self._store(np.asarray(table, dtype=np.float64), problem, objective, state, one_group)
+        with validation.columns_kept(self), Workers(self.n_jobs) as workers:
+            table = validation.check_table(self, X, reset=True)
+            problem = self._problem(table, sample_weight, workers)
+            likelihood = self._likelihood(problem)
+            one_group = self._one_group_loss(problem, likelihood)
+            path = None
+            if choice.value is not None:
+                penalty = choice.value
+            elif choice.share is not None:
+                penalty = choice.share * one_group
+            else:
+                path = self._path(problem, likelihood)
+                penalty = path.suggest()
+            result, runs = self._search(problem, likelihood, penalty, path)
+            objective = Objective(likelihood, self._prior(), penalty)
+            state = self._settle_in_order(problem, objective, result.A)
+            self._store(table, problem, objective, state, one_group)
         self._store_search(result, runs, path, state)
         return self
 
@@ -144,21 +171,41 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @abstractmethod
     def _run(
-        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seed: Any
-    ) -> Result:
-        """One run of the paper's algorithm, wholly determined by the seed."""
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]
+    ) -> list[Any]:
+        """Runs of the paper's algorithm, each wholly determined by its seed."""
 
     @abstractmethod
-    def _assign(self, X: NDArray, A: Any) -> NDArray[np.uint8]:
-        """The one way rows get their groups, in fit and after it."""
+    def _assign(self, X: NDArray, A: Any, workers: Workers) -> NDArray:
+        """The one way rows get their groups, in fit and after it: labels, or Z."""
 
     @abstractmethod
-    def _useful(self, Z: NDArray) -> NDArray[np.bool_]:
+    def _codes(self, assigned: NDArray, K: int) -> NDArray[np.uint8]:
+        """Z of some rows."""
+
+    @abstractmethod
+    def _useful(self, assigned: NDArray, K: int) -> NDArray[np.bool_]:
         """Which groups to keep."""
 
     @abstractmethod
-    def _store_groups(self, Z: NDArray[np.uint8], A: Any) -> None:
+    def _without(self, assigned: NDArray, useful: NDArray[np.bool_]) -> NDArray:
+        """Assignments to the useful groups only."""
+
+    @abstractmethod
+    def _refit(self, problem: Problem, objective: Objective, assigned: NDArray, A: Any) -> Any:
+        """Best parameters for these assignments."""
+
+    @abstractmethod
+    def _store_groups(self, assigned: NDArray, A: Any) -> None:
         """Set the attributes that hold the groups."""
+
+    @abstractmethod
+    def _groups(self) -> Any:
+        """The fitted parameters of the groups, in float64."""
+
+    @abstractmethod
+    def _origin(self) -> NDArray | float:
+        """What a group's values are compared with."""
 
     def _check_common(self) -> None:
         validation.check_choice("search", self.search, ("best", "paper"))
@@ -169,99 +216,133 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         validation.check_device(self.device)
         validation.check_verbose(self.verbose)
 
-    def _problem(self, table: NDArray, sample_weight: ArrayLike | None) -> Problem:
+    def _problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         weights = validation.check_weights(sample_weight, len(table))
-        X, counted = np.asarray(table, dtype=np.float64), np.ones(len(table), dtype=bool)
-        validation.check_range(X)
+        X, counted = np.ascontiguousarray(table), np.ones(len(table), dtype=bool)
         init = self._check_init(X)
         if weights is not None:
             counted = weights > 0
             X, weights = X[counted], weights[counted]
-        return Problem(X, weights, counted, table.dtype, check_random_state(self.random_state), init)
+        return Problem(X, weights, counted, validation.check_random(self.random_state), workers, init)
 
-    def _one_group(self, problem: Problem, likelihood: Likelihood) -> tuple[NDArray, NDArray, Any]:
-        """Everything in one group: the unit of penalty_share_."""
+    def _one_group_loss(self, problem: Problem, likelihood: Likelihood) -> float:
+        """Loss with all rows in one group, the unit of penalty_share_."""
         Z = np.ones((len(problem.X), 1), dtype=np.uint8)
-        return problem.X, Z, likelihood.fit(problem.X, Z, problem.sample_weight)
+        return self._loss(problem, likelihood, Z, problem.moments()[0][None])
+
+    def _loss(self, problem: Problem, likelihood: Likelihood, assigned: NDArray, A: Any) -> float:
+        """The loss of the model, block by block: no table of residuals is held."""
+        X, weights, K = problem.X, problem.sample_weight, len(means_of(A))
+
+        def one(rows: slice) -> float:
+            Z = assigned[rows] if assigned.ndim == 2 else self._codes(assigned[rows], K)
+            return likelihood.loss(X[rows], Z, A, None if weights is None else weights[rows])
+
+        return float(sum(problem.workers.map(one, row_blocks(*X.shape))))
 
     def _search(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
-    ) -> tuple[Result, list[Run]]:
+    ) -> tuple[Any, list[Run]]:
         """The best of the restarts, and a line about each."""
-        first: list[int | str | None] = [self._first_seed(problem, penalty)]
+        seeds: list[Any] = [self._first_seed(problem, penalty)]
         n_init = self.n_init
         if n_init == "auto":
             n_init = 1 if problem.init is not None else AUTO_RESTARTS
         if path is not None:
-            first.insert(0, "path")
-        seeds = [*first, *problem.seeds(n_init - 1)]
-        return restarts(lambda seed: self._run(problem, likelihood, penalty, path, seed), seeds, self._mapper())
+            seeds.insert(0, "path")
+        seeds += problem.seeds(n_init - 1)
+        results, runs = self._restarts(
+            seeds,
+            lambda some: self._run(problem, likelihood, penalty, path, some),
+            problem,
+            Budget(self.time_limit),
+        )
+        return min(results, key=lambda result: result.value), runs
 
     def _first_seed(self, problem: Problem, penalty: float) -> int | str | None:
         return "init" if problem.init is not None else problem.seeds(1)[0]
 
-    def _mapper(self) -> Callable[[Callable, Iterable], list]:
-        """A map that runs restarts in parallel, reports them, and stops early when it must."""
-        start = perf_counter()
-
-        def in_time(function: Callable, seeds: Iterable) -> Iterator:
-            for i, seed in enumerate(seeds):
-                if i and self.time_limit is not None and perf_counter() - start > self.time_limit:
-                    return
-                yield delayed(function)(seed)
-
-        def mapper(function: Callable, seeds: Iterable) -> list[tuple[Result, Run]]:
-            results: list[tuple[Result, Run]] = []
+    def _restarts(
+        self, seeds: Sequence[Any], run: Callable[[Sequence[Any]], list[Any]], problem: Problem, budget: "Budget"
+    ) -> tuple[list[Any], list[Run]]:
+        """Run the seeds, many at a time on a small table; report them, and stop early when it must be."""
+        results: list[Any] = []
+        runs: list[Run] = []
+        size = self._batch(problem)
+        for i in range(0, len(seeds), size):
+            if budget.is_spent():
+                break
+            began = perf_counter()
             try:
-                for result in Parallel(n_jobs=self.n_jobs, return_as="generator")(in_time(function, seeds)):
-                    results.append(result)
-                    if self.verbose:
-                        _, K, value, iterations, seconds = result[1]
-                        print(f"{type(self).__name__} restart {len(results)}: K={K} objective={value:.6g} "
-                              f"iterations={iterations} seconds={seconds:.2f}")  # fmt: skip
+                some = run(seeds[i : i + size])
             except KeyboardInterrupt:
-                if not results:
-                    raise
-                warnings.warn(
-                    f"interrupted: keeping the best of {len(results)} finished restarts", UserWarning, stacklevel=2
+                budget.interrupt()
+                break
+            budget.n_runs += len(some)
+            results += some
+            seconds = (perf_counter() - began) / len(some)
+            runs += [Run(s, r.K, r.value, r.iterations, seconds) for s, r in zip(seeds[i:], some, strict=False)]
+            self._report(runs[-len(some) :])
+        return results, runs
+
+    @abstractmethod
+    def _batch(self, problem: Problem) -> int:
+        """How many restarts are run together."""
+
+    def _report(self, runs: list[Run]) -> None:
+        if self.verbose:
+            for _, K, value, iterations, seconds in runs:
+                line = (
+                    f"{type(self).__name__}: K={K} objective={value:.6g} iterations={iterations} seconds={seconds:.3f}"
                 )
-            return results
-
-        return mapper
-
-    def _refit(self, problem: Problem, objective: Objective, Z: NDArray, A: Any) -> Any:
-        """Best parameters for these assignments."""
-        return objective.likelihood.fit(problem.X, Z, problem.sample_weight)
+                print(line)
 
     def _settle(self, problem: Problem, objective: Objective, A: Any) -> State:
         """Groups in the table's own precision that the row rule and a refit both leave as they are."""
 
         def rounded(A: Any) -> Any:
-            return each(A, lambda part: part.astype(problem.dtype))
+            # Covariances stay in double precision: rounded ones need not be positive definite.
+            if isinstance(A, MeansCovariances):
+                return A._replace(means=A.means.astype(problem.X.dtype))
+            return A.astype(problem.X.dtype)
 
         A, best = rounded(A), None
         while True:
-            Z = self._assign(problem.X, A)
-            keep = self._useful(Z)
+            K = len(means_of(A))
+            assigned = self._assign(problem.X, A, problem.workers)
+            keep = self._useful(assigned, K)
             if not keep.all():
                 kept = each(A, lambda part, keep=keep: part[keep])  # type: ignore[misc]
-                A = rounded(self._refit(problem, objective, Z[:, keep], kept))
+                A = rounded(self._refit(problem, objective, self._without(assigned, keep), kept))
                 continue
-            value = objective(problem.X, Z, each(A, as_float64), problem.sample_weight)
-            if best is not None and value >= best.value - RELATIVE_GAIN * abs(best.value):
+            loss = self._loss(problem, objective.likelihood, assigned, each(A, as_float64))
+            value = loss + objective.prior.penalty(np.eye(K), objective.penalty)
+            if best is not None and not value < best.value - RELATIVE_GAIN * abs(best.value):
                 return best
-            best = State(Z, A, value)
-            A = rounded(self._refit(problem, objective, Z, A))
+            best = State(assigned, A, value)
+            A = rounded(self._refit(problem, objective, assigned, A))
+
+    def _settle_in_order(self, problem: Problem, objective: Objective, A: Any) -> State:
+        """Settle with the groups in canonical order: where rows tie, their groups depend on it."""
+        while True:
+            state = self._settle(problem, objective, A)
+            order = canonical_order(state.A, self._sizes_of(problem, state))
+            A = each(state.A, lambda part, order=order: part[order])  # type: ignore[misc]
+            assigned = self._assign(problem.X, A, problem.workers)
+            if self._useful(assigned, len(order)).all():
+                return State(assigned, A, state.value)
+
+    def _sizes_of(self, problem: Problem, state: State) -> NDArray[np.float64]:
+        """The weight of the rows of each group."""
+        weights, K = problem.weights, len(means_of(state.A))
+        blocks = row_blocks(*problem.X.shape)
+        return np.sum([weights[rows] @ self._codes(state.assigned[rows], K) for rows in blocks], axis=0)
 
     def _store(self, table: NDArray, problem: Problem, objective: Objective, state: State, one_group: float) -> None:
-        sizes = problem.weights @ state.Z
-        order = canonical_order(state.A, sizes)
-        A = each(state.A, lambda part: part[order])
-        self._objective, self._sizes, self._total = objective, sizes[order], problem.weights.sum()
-        self._column_means = np.average(problem.X, axis=0, weights=problem.sample_weight)
-        self._column_scales = np.sqrt(np.average((problem.X - self._column_means) ** 2, axis=0,
-                                                 weights=problem.sample_weight))  # fmt: skip
-        self._store_groups(self._assign(table, A), A)
+        self._objective, self._sizes, self._total = objective, self._sizes_of(problem, state), problem.weights.sum()
+        self._column_means, variances = problem.moments()
+        self._column_scales = np.sqrt(variances)
+        self._store_groups(self._assign(np.ascontiguousarray(table), state.A, problem.workers), state.A)
         self.objective_ = float(state.value)
         self.sse_ = self.objective_ - self._price()
         self.penalty_ = float(objective.penalty)
@@ -271,10 +352,10 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """What the fitted groups cost, whichever rows they are used for."""
         return self._objective.prior.penalty(np.eye(self._n_features_out), self._objective.penalty)
 
-    def _store_search(self, result: Result, runs: list[Run], path: PenaltyPath | None, state: State) -> None:
+    def _store_search(self, result: Any, runs: list[Run], path: PenaltyPath | None, state: State) -> None:
         self.objective_trace_ = np.append(result.trace, state.value)
         self.n_iter_ = max(1, result.iterations)
-        self.converged_ = result.converged
+        self.converged_ = bool(result.converged)
         self.runs_ = runs
         self.search_info_ = {"search": self.search, "n_init": len(runs)}
         if path is not None:
@@ -288,11 +369,10 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 stacklevel=3,
             )
 
-    def _check_new(self, X: ArrayLike) -> tuple[NDArray[np.float64], np.dtype]:
-        """New rows for a fitted model, and the precision to answer in."""
+    def _check_new(self, X: ArrayLike) -> NDArray:
+        """New rows for a fitted model."""
         check_is_fitted(self)
-        table = validation.check_table(self, X, reset=False)
-        return np.asarray(table, dtype=np.float64), table.dtype
+        return np.ascontiguousarray(validation.check_table(self, X, reset=False))
 
     def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the objective of X under the fitted groups; on the training data, minus ``objective_``.
@@ -309,14 +389,12 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         -------
         float
         """
-        table, _ = self._check_new(X)
+        table, A = self._check_new(X), self._groups()
         weights = validation.check_weights(sample_weight, len(table))
-        A = self._groups()
-        return -float(self._objective.likelihood.loss(table, self._assign(table, A), A, weights) + self._price())
-
-    @abstractmethod
-    def _groups(self) -> Any:
-        """The fitted parameters of the groups, in float64."""
+        with Workers(self.n_jobs) as workers:
+            problem = Problem(table, weights, np.ones(len(table), dtype=bool), np.random.RandomState(0), workers)
+            loss = self._loss(problem, self._objective.likelihood, self._assign(table, A, workers), A)
+        return -float(loss + self._price())
 
     def describe(self, n_columns: int = 3) -> list[dict[str, Any]]:
         """The groups in plain values, largest first.
@@ -334,6 +412,7 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             For clusters the distance is from the mean of the table, for features from zero.
         """
         check_is_fitted(self)
+        validation.check_count("n_columns", n_columns, minimum=0)
         means = means_of(self._groups())
         names = getattr(self, "feature_names_in_", [f"x{d}" for d in range(means.shape[1])])
         scales = np.where(self._column_scales > 0, self._column_scales, 1.0)
@@ -349,10 +428,6 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             }
             for k, (mean, distance) in enumerate(zip(means, (means - self._origin()) / scales, strict=True))
         ]
-
-    @abstractmethod
-    def _origin(self) -> NDArray | float:
-        """What a group's values are compared with."""
 
     @property
     def partial_fit(self) -> None:

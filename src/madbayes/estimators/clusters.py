@@ -1,25 +1,28 @@
 """Estimators that put each row in one group."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 
-from madbayes.engine.partition import nearest
+from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.partition import Clusters, Table, cluster_means, collapsed_dp_means, dp_means, k_means, nearest
 from madbayes.engine.path import PenaltyPath
+from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
-from madbayes.estimators.base import PATH_LENGTH, PATH_RESTARTS, PATH_ROWS, GroupEstimator, Problem, as_float64
-from madbayes.model import (
-    CRP,
-    DirichletMultinomial,
-    Gaussian,
-    Likelihood,
-    MeansCovariances,
-    Prior,
+from madbayes.estimators.base import (
+    PATH_LENGTH,
+    PATH_RESTARTS,
+    PATH_ROWS,
+    GroupEstimator,
+    Problem,
+    as_float64,
+    means_of,
 )
-from madbayes.paper import Result, collapsed_dp_means, dp_means, k_means, seed_clusters
+from madbayes.model import CRP, DirichletMultinomial, Gaussian, Likelihood, Objective, Prior
+from madbayes.model.priors import one_hot
 from madbayes.paper.clusters import squared_distances
 
 
@@ -34,17 +37,19 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
     def _check_init(self, table: NDArray) -> NDArray | None:
         if self.init is None:
             return None
+        if hasattr(self.init, "fit") and not hasattr(self.init, "cluster_centers_"):
+            raise ValueError(f"init={self.init!r} has no clusters: give centres, a fitted model with clusters, or None")
         centres = getattr(self.init, "cluster_centers_", self.init)
         centres = validation.check_matrix("init", centres, (None, table.shape[1]))
-        if not 1 <= len(centres) <= (self._cap() or np.inf):
-            raise ValueError(f"init has {len(centres)} centres: give at least 1 and at most {self._cap_name()}")
+        validation.check_range(centres, "init")
+        cap = self._cap()
+        if not 1 <= len(centres) <= (cap or np.inf):
+            limit = "" if cap is None else f" and at most max_clusters={cap}"
+            raise ValueError(f"init has {len(centres)} centres: give at least 1{limit}")
         return centres
 
     def _cap(self) -> int | None:
         return self.max_clusters
-
-    def _cap_name(self) -> str:
-        return f"max_clusters={self.max_clusters}"
 
     def _prior(self) -> Prior:
         cap = self._cap()
@@ -53,60 +58,63 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
     def _first_seed(self, problem: Problem, penalty: float) -> int | str | None:
         return "init" if problem.init is not None else None
 
+    def _batch(self, problem: Problem) -> int:
+        return problem.workers.n_threads if len(row_blocks(*problem.X.shape)) == 1 else 1
+
     def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
         """K-means for K = 1, 2, ... on a sample of the rows."""
         sample = problem.sample(PATH_ROWS)
         cap = min(PATH_LENGTH, len(sample.X), self._cap() or PATH_LENGTH)
-        starts = self._means_path(sample, likelihood, cap)
-        solutions = [self._path_solution(sample, likelihood, means) for means in starts]
+        solutions = list(self._solutions(sample, likelihood, cap))
         losses = np.array([solution.value for solution in solutions])
         return PenaltyPath(np.arange(1, len(solutions) + 1), losses, solutions)
 
-    def _means_path(self, problem: Problem, likelihood: Likelihood, cap: int) -> Iterator[NDArray]:
-        """Best means for each K: from the previous ones with the farthest row added, and from ++ seeds."""
-        X = problem.X
-        options: dict[str, Any] = {"sample_weight": problem.sample_weight}
-        result = first = k_means(X, np.average(X, axis=0, weights=problem.sample_weight)[None], **options)
-        yield first.A
+    def _solutions(self, problem: Problem, likelihood: Likelihood, cap: int) -> Iterator[Any]:
+        """Best K-means for each K: from the previous means with the farthest row added, and from ++ seeds."""
+        X, weight, table = problem.X, problem.sample_weight, Table.of(problem.X, problem.sample_weight)
+        options: dict[str, Any] = {"max_iter": self.max_iter, "workers": problem.workers}
+        run = first = k_means(table, table.mean()[None], **options)
+        yield first
         for K in range(2, cap + 1):
-            if result.value <= 1e-12 * first.value:
+            if run.value <= 1e-12 * first.value:
                 return
-            farthest = (problem.weights * squared_distances(X, result.A).min(axis=1)).argmax()
-            starts = [np.vstack([result.A, X[farthest]])]
-            starts += [seed_clusters(X, K, random_state=s, **options) for s in problem.seeds(PATH_RESTARTS - 1)]
-            runs = [k_means(X, start, max_iter=self.max_iter, **options) for start in starts]
-            result = min(runs, key=lambda run: run.value)
-            yield result.A
-
-    def _path_solution(self, problem: Problem, likelihood: Likelihood, means: NDArray) -> Result:
-        """The solution that these means lead to."""
-        return k_means(problem.X, means, sample_weight=problem.sample_weight, max_iter=self.max_iter)
+            distances = ((X - run.A[run.labels]) ** 2).sum(axis=1)
+            starts = [np.vstack([run.A, X[(problem.weights * distances).argmax()]])]
+            starts += [seed_clusters(X, K, seed, sample_weight=weight) for seed in problem.seeds(PATH_RESTARTS - 1)]
+            run = min((k_means(table, start, **options) for start in starts), key=lambda run: run.value)
+            yield run
 
     def _start(self, problem: Problem, path: PenaltyPath | None, seed: Any) -> tuple[NDArray | None, NDArray | None]:
         """Means and row order to start from."""
         if seed == "path" and path is not None:
-            return _means(path.for_k(path.best)), None
+            return means_of(path.for_k(path.best).A), None
         if isinstance(seed, int):
             return problem.init, np.random.default_rng(seed).permutation(len(problem.X))
         return problem.init, None
 
-    def _useful(self, Z: NDArray) -> NDArray[np.bool_]:
-        return Z.sum(axis=0) > 0
+    def _codes(self, assigned: NDArray, K: int) -> NDArray[np.uint8]:
+        return one_hot(assigned, K)
+
+    def _useful(self, assigned: NDArray, K: int) -> NDArray[np.bool_]:
+        return np.bincount(assigned, minlength=K) > 0
+
+    def _without(self, assigned: NDArray, useful: NDArray[np.bool_]) -> NDArray:
+        return (np.cumsum(useful) - 1)[assigned]
 
     def _origin(self) -> NDArray | float:
         return self._column_means
 
-    def _store_groups(self, Z: NDArray[np.uint8], A: Any) -> None:
-        self.labels_ = Z.argmax(axis=1).astype(np.int32)
-        self.n_clusters_ = Z.shape[1]
-        self.cluster_centers_ = A.means if isinstance(A, MeansCovariances) else A
+    def _store_groups(self, assigned: NDArray, A: Any) -> None:
+        self.labels_ = assigned.astype(np.int32)
+        self.cluster_centers_ = means_of(A)
+        self.n_clusters_ = len(self.cluster_centers_)
 
     @property
     def _n_features_out(self) -> int:
         return self.n_clusters_
 
     def _squared_distances(self, X: NDArray) -> NDArray:
-        return squared_distances(X, self._groups())
+        return squared_distances(as_float64(X), self._groups())
 
     def _groups(self) -> Any:
         return as_float64(self.cluster_centers_)
@@ -123,8 +131,9 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         array of int of shape (n_rows,)
             On the training data, ``labels_``.
         """
-        table, _ = self._check_new(X)
-        return self._assign(table, self._groups()).argmax(axis=1).astype(np.int32)
+        table = self._check_new(X)
+        with Workers(self.n_jobs) as workers:
+            return self._assign(table, self._groups(), workers).astype(np.int32)
 
     def transform(self, X: ArrayLike) -> NDArray:
         """The distance of each row to each cluster, in the units of X.
@@ -137,8 +146,8 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         -------
         array of shape (n_rows, n_clusters_)
         """
-        table, dtype = self._check_new(X)
-        return np.sqrt(self._squared_distances(table)).astype(dtype, copy=False)
+        table = self._check_new(X)
+        return np.sqrt(self._squared_distances(table)).astype(table.dtype, copy=False)
 
     def score_samples(self, X: ArrayLike) -> NDArray:
         """How well each row fits, and how clearly.
@@ -153,14 +162,10 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
             Squared distance to the nearest cluster; and how much larger that to the second nearest is, infinite
             when there is only one cluster.
         """
-        table, dtype = self._check_new(X)
+        table = self._check_new(X)
         D = np.sort(self._squared_distances(table), axis=1)
         margin = D[:, 1] - D[:, 0] if D.shape[1] > 1 else np.full(len(D), np.inf)
-        return np.column_stack([D[:, 0], margin]).astype(dtype, copy=False)
-
-
-def _means(solution: Result) -> NDArray:
-    return solution.A.means if isinstance(solution.A, MeansCovariances) else solution.A
+        return np.column_stack([D[:, 0], margin]).astype(table.dtype, copy=False)
 
 
 class DPMeans(ClusterEstimator):
@@ -263,7 +268,7 @@ class DPMeans(ClusterEstimator):
         self.verbose = verbose
 
     def _check_parameters(self) -> validation.PenaltyChoice:
-        validation.check_choice("collapsed", self.collapsed, (False, True))
+        validation.check_flag("collapsed", self.collapsed)
         return super()._check_parameters()
 
     def _likelihood(self, problem: Problem) -> Gaussian:
@@ -277,19 +282,30 @@ class DPMeans(ClusterEstimator):
         return self.max_clusters is not None and penalty == 0 and problem.init is None
 
     def _run(
-        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seed: Any
-    ) -> Result:
-        X, cap = problem.X, self.max_clusters
-        A, order = self._start(problem, path, seed)
-        options: dict[str, Any] = {"sample_weight": problem.sample_weight, "max_iter": self.max_iter}
-        if cap is not None and self._is_k_means(problem, penalty):
-            A = seed_clusters(X, cap, random_state=seed, sample_weight=problem.sample_weight)
-        if self.collapsed:
-            Z = None if A is None else nearest(X, A)
-            return collapsed_dp_means(X, penalty, Z, order=order, max_clusters=cap, **options)
-        if cap is not None and penalty == 0 and A is not None and len(A) == cap:
-            return k_means(X, A, **options)
-        return dp_means(X, penalty, A, order=order, max_clusters=cap, **options)
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]
+    ) -> list[Any]:
+        table = Table.of(problem.X, problem.sample_weight)
+        if len(table.blocks) > 1:
+            return [self._run_one(table, problem, penalty, path, seed, problem.workers) for seed in seeds]
+        alone = Workers(1)
+        return problem.workers.map(lambda seed: self._run_one(table, problem, penalty, path, seed, alone), seeds)
 
-    def _assign(self, X: NDArray, A: NDArray) -> NDArray[np.uint8]:
-        return nearest(X, A.astype(np.float64))
+    def _run_one(
+        self, table: Table, problem: Problem, penalty: float, path: PenaltyPath | None, seed: Any, workers: Workers
+    ) -> Clusters:
+        cap = self.max_clusters
+        A, order = self._start(problem, path, seed)
+        options: dict[str, Any] = {"max_iter": self.max_iter, "workers": workers}
+        if cap is not None and self._is_k_means(problem, penalty):
+            A = seed_clusters(problem.X, cap, seed, sample_weight=problem.sample_weight)
+        if self.collapsed:
+            return collapsed_dp_means(table, penalty, A, order=order, max_clusters=cap, **options)
+        if cap is not None and penalty == 0 and A is not None and len(A) == cap:
+            return k_means(table, A, **options)
+        return dp_means(table, penalty, A, order=order, max_clusters=cap, **options)
+
+    def _assign(self, X: NDArray, A: NDArray, workers: Workers) -> NDArray:
+        return nearest(X, A, workers)
+
+    def _refit(self, problem: Problem, objective: Objective, assigned: NDArray, A: NDArray) -> NDArray:
+        return cluster_means(Table.of(problem.X, problem.sample_weight), assigned, len(A), problem.workers)

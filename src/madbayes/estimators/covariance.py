@@ -1,19 +1,18 @@
 """The estimator whose clusters have covariances."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
+from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators import validation
 from madbayes.estimators.base import Problem, as_float64, each
 from madbayes.estimators.clusters import ClusterEstimator
 from madbayes.model import FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
 from madbayes.model.likelihoods import least_squares, mahalanobis
-from madbayes.model.priors import one_hot
 from madbayes.paper import Result, covariance_dp_means
 
 
@@ -98,14 +97,10 @@ converged_, runs_, search_info_, path_
             return len(np.asarray(self.covariances))
         return self.max_clusters
 
-    def _cap_name(self) -> str:
-        return f"max_clusters={self.max_clusters} or the number of covariances"
-
     def _likelihood(self, problem: Problem) -> FullCovarianceGaussian | KnownCovarianceGaussian:
         X, c = problem.X, self.covariance_penalty
         if self.covariances is not None:
-            known = np.asarray(self.covariances, dtype=float)
-            validation.check_covariance("covariances", known, X.shape[1])
+            known = validation.check_covariance("covariances", self.covariances, X.shape[1], stack=True)
             if known.ndim == 3 and self.max_clusters not in (None, len(known)):
                 raise ValueError(
                     f"max_clusters={self.max_clusters} does not go with {len(known)} covariances: "
@@ -113,31 +108,27 @@ converged_, runs_, search_info_, path_
                 )
             return KnownCovarianceGaussian(known)
         if self.prior_covariance is not None:
-            Phi = np.asarray(self.prior_covariance, dtype=float)
-            validation.check_covariance("prior_covariance", Phi, X.shape[1])
+            Phi = validation.check_covariance("prior_covariance", self.prior_covariance, X.shape[1])
             return FullCovarianceGaussian(Phi, c)
         # With much less than the scatter of the whole table, a cluster for every row is the best answer at any
         # penalty at which there are clusters at all.
-        squares = (X - np.average(X, axis=0, weights=problem.sample_weight)) ** 2
-        scatter = problem.weights @ squares
-        varies = scatter > 1e-24 * problem.weights.sum() * (X**2).max(axis=0)
+        total = problem.weights.sum()
+        scatter = total * problem.moments()[1]
+        varies = scatter > 1e-24 * total * np.square(np.abs(X).max(axis=0), dtype=np.float64)
         return FullCovarianceGaussian(np.diag(np.where(varies, scatter, 1.0)), c)
 
-    def _means_path(self, problem: Problem, likelihood: Any, cap: int) -> Iterator[NDArray]:
-        """K-means in the metric of a cluster that has no scatter yet."""
+    def _solutions(self, problem: Problem, likelihood: Any, cap: int) -> Iterator[Any]:
+        """From K-means in the metric of a cluster that has no scatter yet."""
         factor = np.linalg.cholesky(likelihood.initial_covariance(0))
         whitened = problem._replace(X=as_float64(np.linalg.solve(factor, problem.X.T).T))
-        for means in super()._means_path(whitened, likelihood, cap):
-            yield means @ factor.T
-
-    def _path_solution(self, problem: Problem, likelihood: Any, means: NDArray) -> Result:
-        return self._descend(problem, likelihood, 0.0, means, len(means))
+        for run in super()._solutions(whitened, likelihood, cap):
+            yield self._descend(problem, likelihood, 0.0, run.A @ factor.T, run.K)
 
     def _descend(
         self, problem: Problem, likelihood: Any, penalty: float, means: Any, cap: int | None, order: Any = None
     ) -> Result:
-        return covariance_dp_means(
-            problem.X,
+        result = covariance_dp_means(
+            as_float64(problem.X),
             penalty,
             likelihood,
             means,
@@ -146,28 +137,44 @@ converged_, runs_, search_info_, path_
             sample_weight=problem.sample_weight,
             max_iter=self.max_iter,
         )
+        used = result.Z.any(axis=0)
+        return result._replace(Z=result.Z[:, used], A=each(result.A, lambda part: part[used]))
 
-    def _run(self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None, seed: Any) -> Result:
-        means, order = self._start(problem, path, seed)
-        return self._descend(problem, likelihood, penalty, means, self._cap(), order)
+    def _run(
+        self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]
+    ) -> list[Any]:
+        def one(seed: Any) -> Result:
+            means, order = self._start(problem, path, seed)
+            return self._descend(problem, likelihood, penalty, means, self._cap(), order)
 
-    def _assign(self, X: NDArray, A: MeansCovariances) -> NDArray[np.uint8]:
-        D = mahalanobis(X, *each(A, as_float64))
-        return one_hot(D.argmin(axis=1), len(A.means))
+        return problem.workers.map(one, seeds)
 
-    def _refit(self, problem: Problem, objective: Objective, Z: NDArray, A: MeansCovariances) -> MeansCovariances:
+    def _one_group_loss(self, problem: Problem, likelihood: Any) -> float:
+        Z = np.ones((len(problem.X), 1), dtype=np.uint8)
+        return likelihood.loss(problem.X, Z, likelihood.fit(problem.X, Z, problem.sample_weight), problem.sample_weight)
+
+    def _loss(self, problem: Problem, likelihood: Any, assigned: NDArray, A: Any) -> float:
+        # The loss of a learned covariance is not a sum over rows.
+        return likelihood.loss(problem.X, self._codes(assigned, len(A.means)), A, problem.sample_weight)
+
+    def _assign(self, X: NDArray, A: MeansCovariances, workers: Workers) -> NDArray:
+        parameters = each(A, as_float64)
+        blocks = row_blocks(len(X), A.covariances[:, 0].size)
+        return np.concatenate(workers.map(lambda rows: mahalanobis(X[rows], *parameters).argmin(axis=1), blocks))
+
+    def _refit(self, problem: Problem, objective: Objective, assigned: NDArray, A: MeansCovariances) -> Any:
+        X, Z, weights = as_float64(problem.X), self._codes(assigned, len(A.means)), problem.sample_weight
         if self.covariances is not None:
             # Known covariances stay with their clusters, whatever was dropped.
-            return MeansCovariances(least_squares(problem.X, Z, problem.sample_weight), A.covariances)
-        return super()._refit(problem, objective, Z, A)
+            return MeansCovariances(least_squares(X, Z, weights), A.covariances)
+        return objective.likelihood.fit(X, Z, weights)
 
-    def _store_groups(self, Z: NDArray[np.uint8], A: MeansCovariances) -> None:
-        super()._store_groups(Z, A)
+    def _store_groups(self, assigned: NDArray, A: MeansCovariances) -> None:
+        super()._store_groups(assigned, A)
         self.covariances_ = A.covariances
 
     def _groups(self) -> MeansCovariances:
-        check_is_fitted(self)
-        return MeansCovariances(self.cluster_centers_.astype(np.float64), self.covariances_.astype(np.float64))
+        return MeansCovariances(as_float64(self.cluster_centers_), as_float64(self.covariances_))
 
     def _squared_distances(self, X: NDArray) -> NDArray:
         return mahalanobis(X, *self._groups())

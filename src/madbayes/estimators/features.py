@@ -1,6 +1,7 @@
 """Estimators that put each row in any number of groups."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,31 +9,27 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes.engine.allocation import best_codes
-from madbayes.engine.path import PenaltyPath
+from madbayes.engine.allocation import CHUNK, bp_means, collapsed_bp_means, k_features, least_squares_features
+from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.codes import best_codes
+from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
+from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
 from madbayes.estimators.base import (
     AUTO_RESTARTS,
     PATH_LENGTH,
     PATH_RESTARTS,
     PATH_ROWS,
+    Budget,
     GroupEstimator,
     Problem,
     State,
+    as_float64,
 )
 from madbayes.model import IBP, BetaBernoulli, Gaussian, Likelihood, Objective, Prior
-from madbayes.paper import (
-    Result,
-    Run,
-    bp_means,
-    collapsed_bp_means,
-    k_features,
-    k_features_path,
-    restarts,
-    seed_features,
-    stepwise_k_features,
-)
+from madbayes.paper import Result, Run
 from madbayes.paper.features import independent_columns, with_penalty
+from madbayes.paper.result import rounding_error
 
 
 class FeatureEstimator(GroupEstimator):
@@ -43,19 +40,21 @@ class FeatureEstimator(GroupEstimator):
             return None
         if hasattr(self.init, "components_"):
             A = validation.check_matrix("init", self.init.components_, (None, table.shape[1]))
-            Z = best_codes(table, A).astype(float)
+            Z: NDArray = best_codes(table, A, Workers(1))
         elif isinstance(self.init, tuple | list) and len(self.init) == 2:
             Z = validation.check_matrix("init[0]", self.init[0], (len(table), None))
             validation.check_binary("init[0]", Z)
             A = validation.check_matrix("init[1]", self.init[1], (Z.shape[1], table.shape[1]))
         else:
-            raise ValueError(f"init={self.init!r} is not accepted: give (Z, A), a fitted model, or None")
+            init = validation.shown(self.init)
+            raise ValueError(f"init={init} is not accepted: give (Z, A), a fitted model with components, or None")
+        validation.check_range(A, "init[1]")
         if len(A) > (self._cap() or np.inf):
             raise ValueError(f"init has {len(A)} components: at most {self._cap()} are allowed")
         return Z, A
 
-    def _problem(self, table: NDArray, sample_weight: ArrayLike | None) -> Problem:
-        problem = super()._problem(table, sample_weight)
+    def _problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
+        problem = super()._problem(table, sample_weight, workers)
         if problem.init is None:
             return problem
         Z, A = problem.init
@@ -71,20 +70,27 @@ class FeatureEstimator(GroupEstimator):
         cap = self._cap()
         return IBP() if cap is None else BetaBernoulli(cap)
 
+    def _batch(self, problem: Problem) -> int:
+        return CHUNK * problem.workers.n_threads if len(row_blocks(*problem.X.shape)) == 1 else 1
+
     def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
         """K-features for K = 0, 1, 2, ... on a sample of the rows."""
         sample = problem.sample(PATH_ROWS)
         path = k_features_path(
-            sample.X,
+            lambda K, seeds: self._run_k_features(sample, K, seeds),
             n_init=PATH_RESTARTS,
             max_components=min(PATH_LENGTH, self._cap() or PATH_LENGTH),
-            random_state=sample.seeds(1)[0],
-            sample_weight=sample.sample_weight,
-            max_iter=self.max_iter,
+            seed=sample.seeds(1)[0],
+            negligible=sample.weights.sum() * rounding_error(sample.X),
         )
-        solutions = [result for result, _ in path]
-        losses = np.array([solution.value for solution in solutions])
-        return PenaltyPath(np.arange(len(solutions)), losses, solutions)
+        solutions = {solution.K: solution for solution in path}
+        losses = np.array([solution.value for solution in solutions.values()])
+        return PenaltyPath(np.arange(len(solutions)), losses, list(solutions.values()))
+
+    def _run_k_features(self, problem: Problem, K: int, seeds: Sequence[Any]) -> list[Result]:
+        options: dict[str, Any] = {"sample_weight": problem.sample_weight, "workers": problem.workers}
+        starts = seed_features(problem.X, K, seeds, **options)
+        return k_features(problem.X, K, starts, max_iter=self.max_iter, **options)
 
     def _start(self, problem: Problem, penalty: float, path: PenaltyPath | None, seed: Any) -> tuple[NDArray, NDArray]:
         """Z and A to start from."""
@@ -92,23 +98,34 @@ class FeatureEstimator(GroupEstimator):
             return problem.init
         if seed == "path" and path is not None:
             A = path.for_k(path.best).A
-            return best_codes(problem.X, A).astype(float), A
+            return best_codes(problem.X, A, problem.workers), A
         K = self._cap() if penalty == 0 else None
-        return seed_features(problem.X, K, penalty=penalty, random_state=seed, sample_weight=problem.sample_weight)
+        K = None if K is None else min(K, len(problem.X))  # there are no more independent columns than rows
+        (start,) = seed_features(
+            problem.X,
+            K,
+            [seed],
+            penalty=penalty,
+            sample_weight=problem.sample_weight,
+            workers=Workers(1),
+        )
+        return start[0][:, : self._cap()], start[1][: self._cap()]
 
     def _run(
-        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seed: Any
-    ) -> Result:
-        X, cap = problem.X, self._cap()
-        Z, A = self._start(problem, penalty, path, seed)
-        if cap is not None:
-            Z, A = Z[:, :cap], A[:cap]
-        options: dict[str, Any] = {"sample_weight": problem.sample_weight, "max_iter": self.max_iter}
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]
+    ) -> list[Any]:
+        X, cap, workers = problem.X, self._cap(), problem.workers
+        starts = workers.map(lambda seed: self._start(problem, penalty, path, seed), seeds)
+        options: dict[str, Any] = {
+            "sample_weight": problem.sample_weight,
+            "max_iter": self.max_iter,
+            "workers": workers,
+        }
         if self.collapsed:
-            return collapsed_bp_means(X, penalty, Z, max_components=cap, **options)
+            return collapsed_bp_means(X, penalty, starts, max_components=cap, **options)
         if cap is not None and penalty == 0:
-            return k_features(X, cap, Z, A, **options)
-        return bp_means(X, penalty, Z, A, max_components=cap, **options)
+            return k_features(X, min(cap, len(X)), starts, **options)
+        return bp_means(X, penalty, starts, max_components=cap, **options)
 
     def _settle(self, problem: Problem, objective: Objective, A: NDArray) -> State:
         """Where the number of components is given, bring it about as far as there is something to explain."""
@@ -116,8 +133,9 @@ class FeatureEstimator(GroupEstimator):
         K = self._cap()
         if K is None or objective.penalty > 0:
             return state
-        while len(state.A) < K:
-            more = k_features(problem.X, K, state.Z, state.A, sample_weight=problem.sample_weight)
+        while len(state.A) < min(K, len(problem.X)):
+            options: dict[str, Any] = {"sample_weight": problem.sample_weight, "workers": problem.workers}
+            (more,) = k_features(problem.X, min(K, len(problem.X)), [(state.assigned, as_float64(state.A))], **options)
             settled = super()._settle(problem, objective, more.A)
             if settled.value >= state.value:
                 break
@@ -130,24 +148,33 @@ class FeatureEstimator(GroupEstimator):
             )
         return state
 
-    def _assign(self, X: NDArray, A: NDArray) -> NDArray[np.uint8]:
-        return best_codes(X, A)
+    def _assign(self, X: NDArray, A: NDArray, workers: Workers) -> NDArray:
+        return best_codes(X, A, workers)
 
-    def _useful(self, Z: NDArray) -> NDArray[np.bool_]:
-        return independent_columns(Z)
+    def _codes(self, assigned: NDArray, K: int) -> NDArray[np.uint8]:
+        return assigned
+
+    def _useful(self, assigned: NDArray, K: int) -> NDArray[np.bool_]:
+        return independent_columns(assigned)
+
+    def _without(self, assigned: NDArray, useful: NDArray[np.bool_]) -> NDArray:
+        return assigned[:, useful]
+
+    def _refit(self, problem: Problem, objective: Objective, assigned: NDArray, A: NDArray) -> NDArray:
+        return least_squares_features(problem.X, assigned, problem.sample_weight, problem.workers)
 
     def _origin(self) -> NDArray | float:
         return 0.0
 
-    def _store_groups(self, Z: NDArray[np.uint8], A: NDArray) -> None:
-        self.allocations_, self.components_, self.n_components_ = Z, A, len(A)
+    def _store_groups(self, assigned: NDArray, A: NDArray) -> None:
+        self.allocations_, self.components_, self.n_components_ = assigned, A, len(A)
 
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
 
     def _groups(self) -> NDArray:
-        return self.components_.astype(np.float64)
+        return as_float64(self.components_)
 
     def transform(self, X: ArrayLike) -> NDArray:
         """Which components each row has.
@@ -164,8 +191,9 @@ class FeatureEstimator(GroupEstimator):
         array of zeros and ones of shape (n_rows, n_components_)
             In the precision of X. On the training data, ``allocations_``.
         """
-        table, dtype = self._check_new(X)
-        return self._assign(table, self._groups()).astype(dtype)
+        table = self._check_new(X)
+        with Workers(self.n_jobs) as workers:
+            return self._assign(table, self._groups(), workers).astype(table.dtype)
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray:
         """The rows that these components add up to, ZA.
@@ -195,12 +223,12 @@ class FeatureEstimator(GroupEstimator):
             Squared error; and how much it grows with the cheapest change of one bit, infinite when there is no
             component.
         """
-        table, dtype = self._check_new(X)
-        A = self._groups()
-        Z = self._assign(table, A)
+        table, A = self._check_new(X), self._groups()
+        with Workers(self.n_jobs) as workers:
+            Z = self._assign(table, A, workers)
         R = table - Z @ A
         flips = (A**2).sum(axis=1) - 2 * (1.0 - 2.0 * Z) * (R @ A.T)
-        return np.column_stack([(R**2).sum(axis=1), flips.min(axis=1, initial=np.inf)]).astype(dtype, copy=False)
+        return np.column_stack([(R**2).sum(axis=1), flips.min(axis=1, initial=np.inf)]).astype(table.dtype, copy=False)
 
 
 class BPMeans(FeatureEstimator):
@@ -306,7 +334,7 @@ class BPMeans(FeatureEstimator):
 
     def _check_parameters(self) -> validation.PenaltyChoice:
         self._check_common()
-        validation.check_choice("collapsed", self.collapsed, (False, True))
+        validation.check_flag("collapsed", self.collapsed)
         validation.check_count("max_components", self.max_components, other=None)
         return validation.check_penalty(self.penalty)
 
@@ -374,7 +402,7 @@ converged_, runs_, search_info_
 
     def _check_parameters(self) -> validation.PenaltyChoice:
         self._check_common()
-        validation.check_choice("collapsed", self.collapsed, (False, True))
+        validation.check_flag("collapsed", self.collapsed)
         validation.check_count("n_components", self.n_components)
         return validation.PenaltyChoice(0.0, None)
 
@@ -443,24 +471,33 @@ converged_, runs_, search_info_, path_
 
     def _search(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
-    ) -> tuple[Result, list[Run]]:
-        options: dict[str, Any] = {"sample_weight": problem.sample_weight, "max_iter": self.max_iter}
-        best, runs = stepwise_k_features(
-            problem.X,
-            penalty,
+    ) -> tuple[Any, list[Run]]:
+        """Restarts for each K, and from what is given beside them, judged by the BP-means objective."""
+        runs: list[Run] = []
+        budget = Budget(self.time_limit)
+
+        def restarts(K: int, seeds: Sequence[Any]) -> list[Result]:
+            if K == 0:
+                return self._run_k_features(problem, 0, seeds)
+            results, some = self._restarts(seeds, lambda part: self._run_k_features(problem, K, part), problem, budget)
+            runs.extend(run._replace(value=run.value + run.K * penalty) for run in some)
+            return results
+
+        steps = k_features_path(
+            restarts,
             n_init=AUTO_RESTARTS if isinstance(self.n_init, str) else self.n_init,
             max_components=self._cap(),
-            random_state=problem.seeds(1)[0],
-            mapper=self._mapper(),
-            **options,
+            seed=problem.seeds(1)[0],
+            negligible=problem.weights.sum() * rounding_error(problem.X),
         )
+        best = stepwise(steps, penalty)
         starts = [seed for seed, given in (("init", problem.init), ("path", path)) if given is not None]
-        if not starts:
-            return best, runs
 
-        def run(seed: str) -> Result:
-            Z, A = self._start(problem, penalty, path, seed)
-            return with_penalty(k_features(problem.X, len(A), Z, A, **options), penalty)
+        def run(seeds: Sequence[Any]) -> list[Result]:
+            some = [self._start(problem, penalty, path, seed) for seed in seeds]
+            options: dict[str, Any] = {"sample_weight": problem.sample_weight, "workers": problem.workers}
+            results = [k_features(problem.X, len(A), [(Z, A)], max_iter=self.max_iter, **options)[0] for Z, A in some]
+            return [with_penalty(result, penalty) for result in results]
 
-        started, more_runs = restarts(run, starts)
-        return min(best, started, key=lambda result: result.value), runs + more_runs
+        started, more = self._restarts(starts, run, problem, budget)
+        return min([best, *started], key=lambda result: result.value), runs + more

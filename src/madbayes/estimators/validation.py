@@ -1,12 +1,16 @@
 """Checks of what the user gives. Every message names the argument, the value and what is accepted."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_array, validate_data
+from scipy.sparse import issparse
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
 DTYPES = (np.float64, np.float32)
 
@@ -26,12 +30,20 @@ def check_penalty(penalty: Any, name: str = "penalty") -> PenaltyChoice:
         share = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*%\s*", penalty)
         if share:
             return PenaltyChoice(None, float(share[1]) / 100)
-    elif is_number(penalty) and 0 <= penalty < np.inf:
-        return PenaltyChoice(float(penalty), None)
+    elif is_number(penalty) and 0 <= (value := _as_float(penalty)) < np.inf:
+        return PenaltyChoice(value, None)
     raise ValueError(
         f"{name}={penalty!r} is not a penalty: give a finite number >= 0, a share of the one-group squared error "
         'such as "2%", or "auto"'
     )
+
+
+def _as_float(value: Any) -> float:
+    """The value as a float; infinity for an integer that is too large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
 
 
 def is_number(value: Any, kind: type = Real) -> bool:
@@ -62,6 +74,23 @@ def check_choice(name: str, value: Any, accepted: tuple[Any, ...]) -> None:
         raise ValueError(f"{name}={value!r} is not accepted: give one of {', '.join(map(repr, accepted))}")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}={value!r} is not accepted: give True or False")
+
+
+def check_random(random_state: Any) -> np.random.RandomState:
+    """A seed, or a generator of scikit-learn's kind."""
+    try:
+        return check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(
+            f"random_state={random_state!r} is not accepted: give None, an integer from 0 to 2**32 - 1, "
+            "or a RandomState"
+        ) from error
+
+
 def check_jobs(n_jobs: Any) -> None:
     """None, or any integer but zero, as in scikit-learn."""
     if n_jobs is not None and (not is_number(n_jobs, Integral) or n_jobs == 0):
@@ -74,15 +103,34 @@ def check_device(device: Any) -> None:
         raise ValueError(f"device={device!r} is not available: this version computes on device='cpu' only")
 
 
+@contextmanager
+def columns_kept(estimator: Any) -> Iterator[None]:
+    """If what follows fails, the estimator remembers the columns it knew before."""
+    names = ("n_features_in_", "feature_names_in_")
+    before = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            if hasattr(estimator, name):
+                delattr(estimator, name)
+        for name, value in before.items():
+            setattr(estimator, name, value)
+        raise
+
+
 def check_table(estimator: Any, X: Any, *, reset: bool) -> NDArray:
     """X as a finite float32 or float64 matrix; the estimator remembers or compares its columns."""
+    if not issparse(X) and _text_columns(X):
+        raise ValueError(f"X must hold numbers only: encode or leave out {_text_columns(X)}")
     try:
-        table = validate_data(estimator, X, reset=reset, dtype=DTYPES, ensure_all_finite=False)
-    except (ValueError, TypeError) as error:
-        if "convert" not in str(error) and "numeric" not in str(error):
+        table = validate_data(estimator, X, reset=reset, dtype=DTYPES, order="C", ensure_all_finite=False)
+    except ValueError as error:
+        if "could not convert" not in str(error):
             raise
-        raise ValueError(f"X must hold numbers only{_text_columns(X)}: {error}") from error
+        raise ValueError(f"X must hold numbers only: {error}") from error
     _check_finite(table, getattr(X, "columns", None))
+    check_range(table)
     return table
 
 
@@ -91,16 +139,21 @@ def _column_name(columns: Any, d: np.intp) -> str:
 
 
 def _text_columns(X: Any) -> str:
-    """Which columns of a data frame are not numeric."""
-    if not hasattr(X, "columns"):
+    """Which columns are not numeric, in words; dates are not."""
+    if getattr(getattr(X, "dtype", None), "kind", "") in "mM" and hasattr(X, "dtype"):
+        return "dates"
+    if not hasattr(X, "columns") or not hasattr(X, "__getitem__"):
         return ""
-    text = []
-    for column in X.columns:
-        try:
-            np.asarray(X[column], dtype=float)
-        except (ValueError, TypeError):
-            text.append(repr(column))
-    return f" (encode or leave out column {', '.join(text)})"
+    found = [repr(column) for column in X.columns if not _is_numeric(X[column])]
+    return f"column {', '.join(found)}" if found else ""
+
+
+def _is_numeric(column: Any) -> bool:
+    try:
+        values = np.asarray(column)
+        return values.dtype.kind not in "mM" and np.asarray(values, dtype=complex) is not None
+    except (ValueError, TypeError):
+        return False
 
 
 def _check_finite(X: NDArray, columns: Any) -> None:
@@ -121,15 +174,14 @@ def _check_finite(X: NDArray, columns: Any) -> None:
 
 def check_range(X: NDArray, name: str = "X") -> None:
     """Squared errors must be representable: neither overflow, nor vanish for data that do vary."""
-    spread = X - X[:1]
-    largest = np.abs(X).max(initial=0.0)
-    with np.errstate(over="ignore", under="ignore"):
-        total = float(largest) ** 2 * X.size if largest < 1e200 else np.inf
-        vanishes = spread.any() and (spread**2).sum() == 0
-    if not np.isfinite(total) or vanishes:
+    if not X.size:
+        return
+    largest = float(max(abs(X.max()), abs(X.min())))
+    spread = float((X.max(axis=0) - X.min(axis=0)).max())
+    if largest > 1e140 or 0 < largest < 1e-140 or 0 < spread < 1e-140:
         raise ValueError(
-            f"{name} has values up to {largest:.3g} whose squares leave the range of floating point: "
-            "rescale it, so that squared values lie between 1e-290 and 1e290"
+            f"{name} has values up to {largest:.3g} that differ by up to {spread:.3g}: their squares leave the range "
+            "of floating point; rescale it, so that both lie between 1e-140 and 1e140"
         )
 
 
@@ -137,21 +189,47 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.fl
     """Finite weights, none negative, some positive. None when all are one."""
     if sample_weight is None:
         return None
-    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    weights = _as_numbers("sample_weight", sample_weight)
     if weights.shape != (n_rows,):
         raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows: give shape ({n_rows},)")
     if (weights < 0).any():
         raise ValueError(f"sample_weight has {weights.min():.6g} as its lowest value: give weights >= 0")
-    if not weights.sum() > 0:
+    if not weights.any():
         raise ValueError("sample_weight is zero for all rows: give some row a positive weight")
+    highest = weights.max()
+    if not 1e-150 < highest <= 1e300:
+        raise ValueError(f"sample_weight has {highest:.3g} as its highest value: give weights between 1e-150 and 1e300")
     return None if (weights == 1).all() else weights
+
+
+def _as_numbers(name: str, value: Any) -> NDArray[np.float64]:
+    """An array of finite real numbers."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "cmM":
+            raise TypeError(f"{array.dtype} numbers")
+        array = array.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}={shown(value)} is not accepted: give an array of real numbers ({error})") from error
+    if not np.isfinite(array).all():
+        found = "NaN" if np.isnan(array).any() else "infinity"
+        raise ValueError(f"{name} contains {found}: give finite numbers")
+    return array
+
+
+def shown(value: Any) -> str:
+    """A value for a message, cut short if it is long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def check_matrix(name: str, value: Any, shape: tuple[int | None, int | None]) -> NDArray[np.float64]:
     """A finite matrix of this shape, where None stands for any length."""
-    matrix = check_array(value, dtype=np.float64, ensure_min_samples=0, ensure_min_features=0, input_name=name)
+    matrix = _as_numbers(name, value)
+    wanted_shape = ", ".join("any" if length is None else str(length) for length in shape)
+    if matrix.ndim != 2:
+        raise ValueError(f"{name}={shown(value)} is no matrix: give shape ({wanted_shape})")
     if any(wanted is not None and wanted != length for wanted, length in zip(shape, matrix.shape, strict=True)):
-        wanted_shape = ", ".join("any" if length is None else str(length) for length in shape)
         raise ValueError(f"{name} has shape {matrix.shape}: give shape ({wanted_shape})")
     return matrix
 
@@ -163,15 +241,17 @@ def check_binary(name: str, Z: NDArray) -> None:
         raise ValueError(f"{name} holds {odd.flat[0]:.6g}: give zeros and ones only")
 
 
-def check_covariance(name: str, matrix: NDArray, n_columns: int) -> None:
-    """A symmetric positive definite D x D matrix, or a stack of them."""
-    if matrix.ndim not in (2, 3) or matrix.shape[-2:] != (n_columns, n_columns) or not len(matrix):
+def check_covariance(name: str, value: Any, n_columns: int, *, stack: bool = False) -> NDArray[np.float64]:
+    """A symmetric positive definite D x D matrix, or a stack of them where that is allowed."""
+    matrix = _as_numbers(name, value)
+    if matrix.ndim not in ((2, 3) if stack else (2,)) or matrix.shape[-2:] != (n_columns, n_columns) or not len(matrix):
         raise ValueError(f"{name} has shape {matrix.shape}: give shape ({n_columns}, {n_columns})")
-    if not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.swapaxes(-1, -2)):
-        raise ValueError(f"{name} is not a finite symmetric matrix: give a covariance matrix")
+    if not np.allclose(matrix, matrix.swapaxes(-1, -2)):
+        raise ValueError(f"{name} is not symmetric: give a covariance matrix")
     lowest = np.linalg.eigvalsh(matrix).min()
     if not lowest > 0:
         raise ValueError(f"{name} has the eigenvalue {lowest:.3g}: give a positive definite matrix")
+    return matrix
 
 
 def check_verbose(verbose: Any) -> None:

@@ -1,0 +1,76 @@
+"""Data in row blocks, and the one place where threads are made.
+
+Blocks are fixed by the shape of the table, not by the number of threads, and what they give is reduced in their
+order: the same seed gives the same bits for any ``n_jobs``.
+"""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any, Self
+
+from joblib import effective_n_jobs
+from threadpoolctl import threadpool_limits
+
+# Rows of a block: about this many entries of X, so that a block and what is computed from it stay in the cache.
+BLOCK_ENTRIES = 2**18
+
+
+def row_blocks(n_rows: int, n_columns: int) -> list[slice]:
+    """Consecutive slices of rows, the same for the same shape."""
+    size = max(256, BLOCK_ENTRIES // max(1, n_columns))
+    return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+class _SingleThreadedBLAS:
+    """Holds BLAS to one thread while anyone is inside; several threads may be, in any order."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside = Lock(), 0
+        self.limits: threadpool_limits | None = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.inside == 0:
+                self.limits = threadpool_limits(1, user_api="blas")
+            self.inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0 and self.limits is not None:
+                self.limits.restore_original_limits()
+
+
+_blas = _SingleThreadedBLAS()
+
+
+class Workers:
+    """Threads for the duration of a ``with`` block; ``n_jobs`` as in scikit-learn.
+
+    Examples
+    --------
+    >>> from madbayes.engine.blocks import Workers
+    >>> with Workers(2) as workers:
+    ...     workers.map(lambda x: x * x, range(4))
+    [0, 1, 4, 9]
+    """
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_threads = effective_n_jobs(n_jobs)
+        self.pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        _blas.__enter__()
+        if self.n_threads > 1:
+            self.pool = ThreadPoolExecutor(self.n_threads)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+        _blas.__exit__()
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """The results in the order of the items."""
+        return list(map(function, items) if self.pool is None else self.pool.map(function, items))
