@@ -18,7 +18,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def seconds():
-    """``with seconds(5):`` makes a loop without end a failure instead of a hang."""
+    """``with seconds(60):`` makes a loop without end a failure instead of a hang."""
 
     def stop(*_):
         raise TimeoutError("took too long")

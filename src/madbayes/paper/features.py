@@ -322,7 +322,6 @@ def k_features_path(
     random_state: int | np.random.Generator | None = None,
     sample_weight: Weights = None,
     max_iter: int = 300,
-    mapper: Callable = map,
 ) -> Iterator[tuple[Result, list[Run]]]:
     """The best of ``n_init`` K-features runs for K = 0, 1, 2, ... until the squared error is zero.
 
@@ -346,7 +345,7 @@ def k_features_path(
             return k_features(X, K, Z, A, sample_weight=sample_weight, max_iter=max_iter)
 
         seeds = [int(seed) for seed in rng.integers(2**31, size=n_init)]
-        result, runs = restarts(run, seeds, mapper)
+        result, runs = restarts(run, seeds)
         yield result, runs
 
 
@@ -359,7 +358,6 @@ def stepwise_k_features(
     random_state: int | np.random.Generator | None = None,
     sample_weight: Weights = None,
     max_iter: int = 300,
-    mapper: Callable = map,
 ) -> tuple[Result, list[Run]]:
     """K-features for K = 0, 1, 2, ... until the BP-means objective stops falling.
 
@@ -374,8 +372,6 @@ def stepwise_k_features(
     n_init : int
         Runs for each K.
     random_state : int or numpy Generator, optional
-    mapper : callable
-        Runs the restarts; see :func:`restarts`.
 
     Returns
     -------
@@ -399,7 +395,6 @@ def stepwise_k_features(
         random_state=random_state,
         sample_weight=sample_weight,
         max_iter=max_iter,
-        mapper=mapper,
     )
     for result, some_runs in path:
         result = with_penalty(result, penalty)

@@ -62,12 +62,8 @@ def descend(step: Step, value: Value, Z: NDArray, A: Any, max_iter: int) -> Resu
     return Result(np.asarray(Z, dtype=np.uint8), A, trace[reached], np.array(trace), len(trace) - 1, converged)
 
 
-def restarts(
-    run: Callable[[Any], Result], seeds: Iterable[int | str | None], mapper: Callable = map
-) -> tuple[Result, list[Run]]:
+def restarts(run: Callable[[Any], Result], seeds: Iterable[int | str | None]) -> tuple[Result, list[Run]]:
     """Best result over the seeds (the first among equals), and a line about each.
-
-    ``mapper`` is ``map`` or anything like it that keeps the order.
 
     Paper: section 5, random restarts.
     """
@@ -77,5 +73,5 @@ def restarts(
         result = run(seed)
         return result, Run(seed, result.K, result.value, result.iterations, perf_counter() - start)
 
-    results, runs = zip(*mapper(timed, seeds), strict=True)
+    results, runs = zip(*map(timed, seeds), strict=True)
     return min(results, key=lambda result: result.value), list(runs)
