@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Self
 
-from joblib import effective_n_jobs
+from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 # Rows of a block: about this many entries of X, so that a block and what is computed from it stay in the cache.
@@ -45,6 +45,20 @@ class _SingleThreadedBLAS:
 _blas = _SingleThreadedBLAS()
 
 
+def count_threads(n_jobs: int | None) -> int:
+    """Threads for ``n_jobs``: None is 1, -1 all cores, -2 all but one.
+
+    Examples
+    --------
+    >>> from madbayes.engine.blocks import count_threads
+    >>> count_threads(None), count_threads(3)
+    (1, 3)
+    """
+    if n_jobs is None:
+        return 1
+    return n_jobs if n_jobs > 0 else max(1, cpu_count() + 1 + n_jobs)
+
+
 class Workers:
     """Threads for the duration of a ``with`` block; ``n_jobs`` as in scikit-learn.
 
@@ -57,7 +71,7 @@ class Workers:
     """
 
     def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_threads = effective_n_jobs(n_jobs)
+        self.n_threads = count_threads(n_jobs)
         self.pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
