@@ -24,13 +24,14 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint test-oldest equations clean
+.PHONY: help demo test lint test-oldest bench equations clean
 
 help:
 	@echo "make demo         find the pips in noisy pictures of dice; tables on screen, a picture in demo/"
 	@echo "make test         ruff, mypy, and the tests with their coverage"
 	@echo "make lint         ruff and mypy only"
 	@echo "make test-oldest  the tests on the oldest supported dependencies (OLDEST_PYTHON=python3.11)"
+	@echo "make bench        the engine against named baselines, as a table of ratios"
 	@echo "make equations    write docs/equations.md from the docstrings"
 	@echo "make clean        remove environments, caches and what the demo wrote"
 	@echo "PYTHON=python3.12 chooses the Python, VENV=folder the place of its environment."
@@ -53,6 +54,10 @@ lint: $(VENV)/.installed-dev
 test-oldest: $(OLDEST_VENV)/.installed-oldest
 	@echo "Running the tests on the oldest supported dependencies"
 	@$(PYTEST) $(OLDEST_VENV)/bin/python -m pytest -q -n auto
+
+bench: $(VENV)/.installed-dev
+	@echo "Running benchmarks/engine.py (some minutes); an idle machine gives better figures"
+	@$(BIN)/python benchmarks/engine.py
 
 equations: $(VENV)/.made
 	@echo "Writing docs/equations.md"
