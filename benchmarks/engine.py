@@ -125,7 +125,7 @@ def whole_fit(n_jobs: int) -> None:
     """From the table to 100 clusters, scikit-learn being told that number."""
     for D in (64, 128):
         X = blobs(200_000, D, 100)
-        penalty = 3.0 * D * 16
+        penalty = 6.0 * D  # rows are at D from their centre and at 32 D from others, on average
         model = DPMeans(penalty, search="paper", n_init=1, n_jobs=n_jobs)
         ours = seconds(lambda: model.fit(X))
         with threadpool_limits(n_jobs):

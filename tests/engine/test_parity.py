@@ -147,6 +147,14 @@ def test_k_means(K, weighted, seed, blocks):
     assert_same_clusters(partition.k_means(partition.Table.of(X, weight), A, workers=ALONE), expected)
 
 
+def test_cluster_seeds_of_a_long_table_are_rows_of_it(monkeypatch):
+    monkeypatch.setattr("madbayes.engine.seeding.SEED_ROWS", 50)
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    for weight in (None, np.ones(300)):
+        A = seed_clusters(X, 4, 1, sample_weight=weight)
+        assert len({tuple(row) for row in A} & {tuple(row) for row in X}) == 4
+
+
 def test_k_means_refills_an_empty_cluster():
     X = np.array([[0.0], [0.1], [10.0], [20.0]])
     A = np.array([[0.0], [500.0], [10.0]])
