@@ -196,11 +196,11 @@ class DPMeans(ClusterEstimator):
     max_iter : int, default=300
         Passes over the rows in a run.
     time_limit : float, optional
-        Seconds after which no further run is started.
+        Seconds after which no further run is started; what ``penalty="auto"`` does before does not count.
     random_state : int, RandomState instance, optional
         Same seed, same answer, whatever ``n_jobs``.
     n_jobs : int, optional
-        Runs at the same time, as in scikit-learn.
+        Threads: None is 1, -1 all cores.
     device : {"cpu"}, default="cpu"
     verbose : int, default=0
         Print a line for each run.

@@ -42,6 +42,7 @@ class CovarianceDPMeans(ClusterEstimator):
     Attributes
     ----------
     covariances_ : array of shape (n_clusters_, n_columns, n_columns)
+        In double precision.
     labels_, cluster_centers_, n_clusters_, objective_, sse_, penalty_, penalty_share_, objective_trace_, n_iter_, \
 converged_, runs_, search_info_, path_
         As in :class:`DPMeans`; ``sse_`` is the objective without the price of clusters.

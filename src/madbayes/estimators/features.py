@@ -98,7 +98,7 @@ class FeatureEstimator(GroupEstimator):
             return problem.init
         if seed == "path" and path is not None:
             A = path.for_k(path.best).A
-            return best_codes(problem.X, A, problem.workers), A
+            return best_codes(problem.X, A, Workers(1)), A  # starts are made in the workers already
         K = self._cap() if penalty == 0 else None
         K = None if K is None else min(K, len(problem.X))  # there are no more independent columns than rows
         (start,) = seed_features(
@@ -258,11 +258,11 @@ class BPMeans(FeatureEstimator):
     max_iter : int, default=300
         Passes over the rows in a run.
     time_limit : float, optional
-        Seconds after which no further run is started.
+        Seconds after which no further run is started; what ``penalty="auto"`` does before does not count.
     random_state : int, RandomState instance, optional
         Same seed, same answer, whatever ``n_jobs``.
     n_jobs : int, optional
-        Runs at the same time, as in scikit-learn.
+        Threads: None is 1, -1 all cores.
     device : {"cpu"}, default="cpu"
     verbose : int, default=0
         Print a line for each run.

@@ -149,9 +149,14 @@ def _text_columns(X: Any) -> str:
 
 
 def _is_numeric(column: Any) -> bool:
+    """Whether a column of a data frame holds numbers; nullable ones may be missing."""
+    kind = getattr(getattr(column, "dtype", None), "kind", None)
+    if kind in tuple("biufcmM"):
+        return kind not in ("m", "M")
     try:
         values = np.asarray(column)
-        return values.dtype.kind not in "mM" and np.asarray(values, dtype=complex) is not None
+        np.asarray(values, dtype=complex)
+        return values.dtype.kind not in "mM"
     except (ValueError, TypeError):
         return False
 
