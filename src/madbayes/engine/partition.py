@@ -263,15 +263,24 @@ def collapsed_dp_means(
     order = np.arange(N) if order is None else order
     weights = table.weights if table.weights.size else np.ones(N)
     cap = np.iinfo(np.int64).max if max_clusters is None else max_clusters
-    run, moved = start(table, A, penalty, workers), 1
+    limits = (penalty, rounding_error(X), RELATIVE_GAIN, cap)
+    run, moved = start(table, A, penalty, workers), True
     while moved and run.iterations < max_iter:
-        room = run.K + N
-        labels, means = run.labels.copy(), np.zeros((room, X.shape[1]))
-        means[: run.K] = run.A
-        counts, sizes = np.bincount(labels, minlength=room), np.bincount(labels, weights, minlength=room)
-        used, moved = kernels.collapsed_clusters(
-            X, weights, order, labels, means, sizes, counts, run.K, penalty, rounding_error(X), RELATIVE_GAIN, cap
-        )
+        labels, means = run.labels.copy(), run.A
+        counts, sizes = np.bincount(labels), np.bincount(labels, weights)
+        used, position, moved = run.K, 0, False
+        while position < N:
+            room = 2 * used + 8
+            means, sizes, counts = (_with_room(part, room) for part in (means[:used], sizes[:used], counts[:used]))
+            used, some, position = kernels.collapsed_clusters(
+                X, weights, order, position, labels, means, sizes, counts, used, *limits
+            )
+            moved = moved or some > 0
         state = Assignment(labels, distances_to(table, means, labels, workers))
         run = fit(table, state, means[:used], penalty, run.trace, workers)
     return run._replace(converged=not moved)
+
+
+def _with_room(part: NDArray, room: int) -> NDArray:
+    """The same with zeros after it, up to this length."""
+    return np.concatenate([part, np.zeros((room - len(part), *part.shape[1:]), dtype=part.dtype)])

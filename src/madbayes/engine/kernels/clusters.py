@@ -99,17 +99,17 @@ def open_clusters(X, weights, rows, labels, distances, threshold, negligible, ce
 
 
 @compiled(fastmath=REORDER)
-def collapsed_clusters(X, weights, order, labels, A, sizes, counts, used, penalty, negligible, gain, cap):  # type: ignore[no-untyped-def]
+def collapsed_clusters(X, weights, order, first, labels, A, sizes, counts, used, penalty, negligible, gain, cap):  # type: ignore[no-untyped-def]
     """Collapsed DP-means: each row in order moves to where the objective is least, the means following at once.
 
-    X : IN (N, D); order : IN (N,)
+    X : IN (N, D); order : IN (N,); first : IN, where in the order to begin
     weights : IN (N,)
     labels : INOUT (N,)
     A : INOUT (room, D); sizes : INOUT (room,), weights; counts : INOUT (room,), rows
     used : IN, clusters there are, empty ones included
     penalty, negligible, gain, cap : IN
 
-    Returns how many clusters there are and how many rows moved. There must be room for N more clusters.
+    Returns how many clusters there are, how many rows moved, and where in the order there was no room any more.
     """
     D = X.shape[1]
     moved = 0
@@ -117,7 +117,10 @@ def collapsed_clusters(X, weights, order, labels, A, sizes, counts, used, penalt
     for k in range(used):
         if counts[k] > 0:
             occupied += 1
-    for n in order:
+    for i in range(first, len(order)):
+        if used == len(A):
+            return used, moved, i
+        n = order[i]
         w, old = weights[n], labels[n]
         counts[old] -= 1
         alone = counts[old] == 0
@@ -156,4 +159,4 @@ def collapsed_clusters(X, weights, order, labels, A, sizes, counts, used, penalt
         labels[n] = new
         for d in range(D):
             A[new, d] += w / sizes[new] * (X[n, d] - A[new, d])
-    return used, moved
+    return used, moved, len(order)
