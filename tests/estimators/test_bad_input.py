@@ -418,3 +418,18 @@ def test_strange_numbers_of_columns_to_describe(X):
     for wrong in (-1, 1.5, "x"):
         with pytest.raises((ValueError, TypeError), match="n_columns="):
             model.describe(wrong)
+
+
+def test_an_array_of_another_library_is_not_taken_for_dates(X):
+    """Its dtype need not say of which kind it is."""
+
+    class Foreign:
+        dtype, shape = "float64", X.shape
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(X, dtype=dtype)
+
+        def __len__(self):
+            return len(X)
+
+    assert_array_equal(DPMeans(5.0).fit(Foreign()).labels_, DPMeans(5.0).fit(X).labels_)

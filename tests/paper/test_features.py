@@ -207,7 +207,7 @@ def test_stepwise_stops_at_the_cap_and_at_zero_error():
     assert paper.stepwise_k_features(X, 1e9, random_state=0)[0].K == 0
 
 
-def test_runs_are_fast_enough_to_be_an_oracle_for_large_shapes():
+def test_a_table_as_wide_as_it_is_long():
     X = np.random.default_rng(0).normal(size=(100, 100))
     result = paper.k_features(X, 5, *paper.seed_features(X, 5, random_state=0))
     assert_sound(result, k_features_objective(5), X, None)

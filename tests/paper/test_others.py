@@ -73,7 +73,7 @@ def test_cluster_seeds_are_distinct_rows():
 
 
 def test_farthest_first_by_hand():
-    """Mean 4.2: farthest 12 (60.84), then 0 (17.64), then 5 (0.64) closest to the mean is left with 4 at 0.04."""
+    """The mean is 4.2: the farthest row is 12, then 0, then 5, which is nearer to the mean than to both."""
     X = np.array([[0.0], [0.0], [4.0], [5.0], [12.0]])
     mean = X.mean()
     assert paper.farthest_first_penalty(X, 1) == pytest.approx((12 - mean) ** 2)

@@ -160,10 +160,11 @@ def open_pass(
     from madbayes.engine import kernels
 
     (labels, distances), weights, K = state, table.weights, len(A)
-    negligible, threshold = rounding_error(table.X), (1 + RELATIVE_GAIN) * penalty
-    far = ((weights * distances if weights.size else distances) > threshold) & (distances > negligible)
+    threshold = (1 + RELATIVE_GAIN) * penalty
+    far = (weights * distances if weights.size else distances) > threshold
     if not far.any() or cap <= K:
         return state, np.empty(0, dtype=np.int64)
+    negligible = rounding_error(table.X)
     order = np.arange(len(labels)) if order is None else order
     opened = np.empty(int(min(cap - K, max(64, 2 * K))), dtype=np.int64)
     used, position = 0, int(far[order].argmax())

@@ -121,8 +121,8 @@ def columns_kept(estimator: Any) -> Iterator[None]:
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> NDArray:
     """X as a finite float32 or float64 matrix; the estimator remembers or compares its columns."""
-    if not issparse(X) and _text_columns(X):
-        raise ValueError(f"X must hold numbers only: encode or leave out {_text_columns(X)}")
+    if not issparse(X) and (text := _text_columns(X)):
+        raise ValueError(f"X must hold numbers only: encode or leave out {text}")
     try:
         table = validate_data(estimator, X, reset=reset, dtype=DTYPES, order="C", ensure_all_finite=False)
     except ValueError as error:
@@ -140,7 +140,7 @@ def _column_name(columns: Any, d: np.intp) -> str:
 
 def _text_columns(X: Any) -> str:
     """Which columns are not numeric, in words; dates are not."""
-    if getattr(getattr(X, "dtype", None), "kind", "") in "mM" and hasattr(X, "dtype"):
+    if getattr(getattr(X, "dtype", None), "kind", None) in ("m", "M"):
         return "dates"
     if not hasattr(X, "columns") or not hasattr(X, "__getitem__"):
         return ""

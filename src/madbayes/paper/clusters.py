@@ -26,7 +26,7 @@ from madbayes.model import (
 )
 from madbayes.model.likelihoods import Weights, least_squares, mahalanobis
 from madbayes.model.priors import one_hot
-from madbayes.paper.result import RELATIVE_GAIN, Result, descend, rounding_error
+from madbayes.paper.result import RELATIVE_GAIN, ROUNDING, Result, descend, rounding_error
 
 Order = NDArray[np.integer] | None
 
@@ -93,7 +93,7 @@ def _dp_descent(
     N = len(X)
     weights = np.ones(N) if sample_weight is None else sample_weight
     order = np.arange(N) if order is None else order
-    negligible = 1e-26 * float(distances(group_at(np.zeros(X.shape[1]), 0)).max())
+    negligible = ROUNDING * float(distances(group_at(np.zeros(X.shape[1]), 0)).max())
 
     def to_Z(labels: NDArray) -> NDArray:
         Z = one_hot(labels, max(labels.max() + 1, n_slots))

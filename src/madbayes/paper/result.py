@@ -14,9 +14,13 @@ Value = Callable[[NDArray, Any], float]
 RELATIVE_GAIN = 1e-12
 
 
+# A squared residual up to this share of the largest square is rounding error, not data: a few hundred ulps.
+ROUNDING = 1e-26
+
+
 def rounding_error(X: NDArray) -> float:
-    """A squared residual up to this is rounding error, not data: a few hundred ulps of the longest row."""
-    return 1e-26 * float(np.einsum("nd,nd->n", X, X).max(initial=0.0))
+    """The squared residual that rounding may leave of the longest row."""
+    return ROUNDING * float(np.einsum("nd,nd->n", X, X).max(initial=0.0))
 
 
 class Result(NamedTuple):
