@@ -5,32 +5,38 @@ Arguments are marked IN, OUT or INOUT; buffers belong to the caller.
 
 from madbayes.engine.kernels.clusters import add_rows, collapsed_clusters, nearest_rows, open_clusters, squared_distance
 from madbayes.engine.kernels.codes import search_codes
-from madbayes.engine.kernels.collapsed import collapsed_rows
+from madbayes.engine.kernels.collapsed import run_collapsed
 from madbayes.engine.kernels.features import (
+    Limits,
+    Scratch,
     count_pairs,
-    give_feature,
+    drop_dependent,
     open_features,
+    refill,
     row_errors,
-    seed_run,
-    solve_grams,
+    run_all,
+    seed_runs,
+    solve,
     sweep_bits,
-    take_residual,
 )
 
 __all__ = [
+    "Limits",
+    "Scratch",
     "add_rows",
     "collapsed_clusters",
-    "collapsed_rows",
     "count_pairs",
-    "give_feature",
+    "drop_dependent",
     "nearest_rows",
     "open_clusters",
     "open_features",
+    "refill",
     "row_errors",
+    "run_all",
+    "run_collapsed",
     "search_codes",
-    "seed_run",
-    "solve_grams",
+    "seed_runs",
+    "solve",
     "squared_distance",
     "sweep_bits",
-    "take_residual",
 ]
