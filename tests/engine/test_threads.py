@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
+from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
 from madbayes import BPMeans, DPMeans, KFeatures
@@ -63,6 +64,17 @@ def test_single_precision_does_not_change_labels(offset):
     single, double = (DPMeans(200.0, n_init=1).fit(X.astype(dtype)) for dtype in (np.float32, np.float64))
     np.testing.assert_array_equal(single.labels_, double.labels_)
     assert single.n_clusters_ > 1
+
+
+@pytest.mark.parametrize("model", [KFeatures(4, n_init=1, random_state=0), BPMeans(2e5, n_init=1, random_state=0)])
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e4])
+def test_single_precision_does_not_change_allocations(model, offset):
+    """The run itself, not only its last pass over the rows, must not drown in rounding."""
+    X = table(np.float32, offset=offset)
+    single, double = (clone(model).fit(X.astype(dtype)) for dtype in (np.float32, np.float64))
+    np.testing.assert_array_equal(single.allocations_, double.allocations_)
+    assert single.runs_[0].iterations == double.runs_[0].iterations
+    assert single.runs_[0].value == pytest.approx(double.runs_[0].value, rel=1e-5)
 
 
 def test_fits_in_several_threads_at_once_and_leave_blas_as_it_was():

@@ -52,7 +52,9 @@ class Table(NamedTuple):
         if len(blocks) == 1:
             X = X.astype(np.float64, copy=False)
         dtype = np.dtype(np.float64) if _is_far(X) else X.dtype
-        squares = np.concatenate([np.einsum("nd,nd->n", x, x) for x in (X[rows].astype(dtype) for rows in blocks)])
+        squares = np.concatenate(
+            [np.einsum("nd,nd->n", x, x) for x in (X[rows].astype(dtype, copy=False) for rows in blocks)]
+        )
         weights = _weights(sample_weight)
         total = float(squares.sum(dtype=np.float64) if sample_weight is None else weights @ squares)
         return cls(X, squares, weights, total, blocks, dtype)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.engine.blocks import Workers
+from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.model.likelihoods import Weights
 from madbayes.paper.result import rounding_error
 from madbayes.paper.seeding import seed_clusters as paper_seed_clusters
@@ -32,11 +32,12 @@ def seed_features(
 
     N, D = X.shape
     weights = np.empty(0) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    base = np.average(X, axis=0, weights=sample_weight).astype(np.float64)
-    base_errors = ((X - base) ** 2).sum(axis=1)
+    blocks, masses = row_blocks(N, D), weights if weights.size else np.ones(N)
+    base = sum(masses[rows] @ X[rows].astype(np.float64) for rows in blocks) / masses.sum()
+    base_errors = np.concatenate([((X[rows] - base) ** 2).sum(axis=1) for rows in blocks])
     negligible, price = rounding_error(X), -1.0 if K is not None else float(penalty or 0.0)
     squares = np.einsum("nd,nd->n", X, X, dtype=np.float64)
-    gain = (squares - base_errors) @ (weights if weights.size else np.ones(N))
+    gain = masses @ (squares - base_errors)
     if K == 0 or squares.max() <= negligible or (K is None and not gain > price):
         return [(np.zeros((N, 0), dtype=np.uint8), np.zeros((0, D))) for _ in seeds]
 
