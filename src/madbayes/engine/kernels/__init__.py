@@ -19,6 +19,7 @@ from madbayes.engine.kernels.features import (
     solve,
     sweep_bits,
 )
+from madbayes.engine.kernels.search import polish
 
 __all__ = [
     "Limits",
@@ -30,6 +31,7 @@ __all__ = [
     "nearest_rows",
     "open_clusters",
     "open_features",
+    "polish",
     "refill",
     "row_errors",
     "run_all",
