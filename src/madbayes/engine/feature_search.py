@@ -122,6 +122,23 @@ class FeatureLandscape:
         )
         return Solution(Z[:, :used], A[:used], max(table.total - explained, 0.0) + self.penalty * used)
 
+    def with_K(self, K: int) -> "FeatureLandscape":
+        """The same table with exactly K features, at no price."""
+        return FeatureLandscape(self.table, 0.0, K)
+
+    def grown(self, solution: Solution, rng: np.random.Generator) -> list[NDArray]:
+        """Allocations with one more feature."""
+        R = self.residuals(solution)
+        column = residual_column(self, R, rng, max(ROWS))
+        columns = [direction_column(self, R, rng), direction_column(self, R, rng)]
+        columns += [] if column is None else [column]
+        return [np.column_stack([solution.groups, column]) for column in columns]
+
+    def shrunk(self, solution: Solution) -> list[NDArray]:
+        """Allocations without one of the three cheapest features."""
+        cheapest = deletion_costs(self, solution).argsort()[:3]
+        return [np.delete(solution.groups, k, axis=1) for k in cheapest]
+
     def polish_hard(self, solution: Solution) -> Solution:
         """Collapsed BP-means, in which features follow every single change of a bit."""
         from madbayes.engine import kernels
@@ -197,21 +214,27 @@ def add_row(landscape: FeatureLandscape, solution: Solution, rng: np.random.Gene
 
 
 def add_direction(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """One more feature: the rows on one side of the residuals' first singular vector, cut where it explains most."""
+    """One more feature, made of the residuals' first singular vector."""
     if landscape.most <= solution.K or landscape.K is not None:
         return None
-    R = landscape.residuals(solution)
-    order = (R @ first_direction(R * np.sqrt(landscape.weights)[:, None], rng)).argsort()[::-1]
-    sums = np.cumsum(landscape.weights[order, None] * R[order], axis=0)
-    explained = (sums**2).sum(axis=1) / np.cumsum(landscape.weights[order])
+    column = direction_column(landscape, landscape.residuals(solution), rng)
+    return np.column_stack([solution.groups, column])
+
+
+def direction_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """The rows on one side of the residuals' first singular vector, cut where their mean explains most."""
+    weights = landscape.weights
+    order = (R @ first_direction(R * np.sqrt(weights)[:, None], rng)).argsort()[::-1]
+    sums = np.cumsum(weights[order, None] * R[order], axis=0)
+    explained = (sums**2).sum(axis=1) / np.cumsum(weights[order])
     column = np.zeros(len(R), dtype=np.uint8)
     column[order[: int(explained.argmax()) + 1]] = 1
-    return np.column_stack([solution.groups, column])
+    return column
 
 
 def first_direction(R: NDArray, rng: np.random.Generator) -> NDArray:
     """The first right singular vector, nearly; its sign is left to chance."""
-    v: NDArray = rng.normal(size=R.shape[1])
+    v = np.asarray(rng.standard_normal(R.shape[1]))
     for _ in range(10):
         v = R.T @ (R @ v)
         v /= np.linalg.norm(v) + np.finfo(float).tiny
