@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
     def blocks(self, K: int = 0) -> list[slice]:
         """Blocks with room for a few copies of the rows and their distances to K clusters."""
-        return row_blocks(len(self.X), 4 * self.X.shape[1] + K)
+        return row_blocks(len(self.X), 4 * self.X.shape[1] + K // 4)
 
 
 class Shapes(NamedTuple):
@@ -111,19 +111,17 @@ def tied(D: NDArray, least: NDArray, doubt: float) -> NDArray[np.bool_]:
     return np.count_nonzero(least * (1 + doubt) >= D, axis=0) > 1
 
 
-class Nearest(NamedTuple):
-    """Where rows belong."""
+def own_distances(D: NDArray, labels: NDArray) -> NDArray[np.float64]:
+    """Distances to the clusters of the labels, from those to all clusters, K x n."""
+    return np.take_along_axis(D, labels[None], axis=0)[0]
 
-    labels: NDArray[np.int64]
-    closest: NDArray[np.float64]  # squared distance to the nearest cluster
-    own: NDArray[np.float64]  # the same to the cluster the row came from
 
-    @classmethod
-    def of(cls, D: NDArray, labels: NDArray) -> "Nearest":
-        """From distances K x n; labels that tie stay."""
-        columns, best = np.arange(D.shape[1]), D.argmin(axis=0)
-        closest, own = D[best, columns], D[labels, columns]
-        return cls(np.where(closest < own, best, labels), closest, own)
+def nearest_labels(D: NDArray, labels: NDArray) -> NDArray[np.int64]:
+    """The nearest of the clusters; labels that tie stay."""
+    moved = np.flatnonzero(D.min(axis=0) < own_distances(D, labels))  # few rows, after the first passes
+    labels = labels.copy()
+    labels[moved] = D[:, moved].argmin(axis=0)
+    return labels
 
 
 class View(NamedTuple):
@@ -148,8 +146,8 @@ def look(
         doubtful = tied(D, least, shapes.doubt) | near(weights * least, threshold, shapes.doubt)
         if doubtful.any():
             D[:, doubtful] = np.where(used[:, None], shapes.exactly(columns[:, doubtful]), np.inf)
-        found[rows], closest[rows], own = Nearest.of(D, labels[rows])
-        return float(weights @ own)
+        found[rows], closest[rows] = nearest_labels(D, labels[rows]), D.min(axis=0)
+        return float(weights @ own_distances(D, labels[rows]))
 
     errors = workers.map(one, table.blocks(len(used)))
     return View(found, closest, sum(errors))
@@ -388,7 +386,7 @@ class Descent:
             labels[rows] = np.where(least < closest, opened.labels[D.argmin(axis=0)], labels[rows])
             if doubtful.any():
                 D = np.where(absent[:, doubtful], np.inf, both.exactly(columns[:, doubtful]))
-                labels[rows][doubtful] = names[Nearest.of(D, state.labels[rows][doubtful]).labels]
+                labels[rows][doubtful] = names[nearest_labels(D, state.labels[rows][doubtful])]
 
         self.workers.map(one, self.table.blocks(len(turns)))
         labels[opened.rows] = opened.labels
