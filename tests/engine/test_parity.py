@@ -271,6 +271,23 @@ def test_clusters_without_rows_have_no_price():
     assert losses[0] == losses[1] == pytest.approx(likelihood.loss(X, np.ones((120, 1)), first), rel=1e-9)
 
 
+def test_few_rows_need_the_definition(monkeypatch):
+    """Distances by products are enough for rows that are not near a border."""
+    X, exact = long_clusters(5, N=2000), []
+    A = KnownCovarianceGaussian(WIDE).fit(X, one_hot(np.arange(2000) % 3, 3))._replace(means=X[:3])
+    monkeypatch.setattr(covariance, "mahalanobis", lambda X, *A: exact.append(len(X)) or mahalanobis(X, *A))
+    labels = covariance.nearest(X, A, ALONE)
+    np.testing.assert_array_equal(labels, mahalanobis(X, *A).argmin(axis=1))
+    assert sum(exact) < 5
+
+
+@pytest.mark.parametrize("K", [4, 50_000])
+def test_rows_by_label(K):
+    labels = np.array([3, 1, 3, K - 1, 1])
+    found = {k: part.tolist() for k, part in covariance.by_label(labels, K)}
+    assert found == {k: np.flatnonzero(labels == k).tolist() for k in set(labels.tolist())}
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_scatters_at_an_offset(offset, blocks):
     """Raw second moments would have no digit left at 1e6."""

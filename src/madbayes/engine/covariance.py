@@ -51,7 +51,7 @@ class Table(NamedTuple):
         return self.X[rows].T.astype(np.float64, order="C")
 
     def blocks(self, K: int = 0) -> list[slice]:
-        """Blocks with room for a few copies of the rows and their distances to K clusters."""
+        """Blocks of rows, shorter when there are distances to many clusters beside them."""
         return row_blocks(len(self.X), 4 * self.X.shape[1] + K // 4)
 
 
@@ -102,8 +102,8 @@ class Shapes(NamedTuple):
 
 
 def near(values: NDArray, others: NDArray | float, doubt: float) -> NDArray[np.bool_]:
-    """Whether rounding may have put the one above or below the other."""
-    return np.abs(values - others) <= doubt * np.abs(others)
+    """Whether rounding may have put the one above or below the other; never with infinity."""
+    return np.abs(values - others) < doubt * np.abs(others)
 
 
 def tied(D: NDArray, least: NDArray, doubt: float) -> NDArray[np.bool_]:
@@ -350,16 +350,20 @@ class Descent:
         far = self.is_far(view.closest, self.table.weights)
         rows, free = self.order[far[self.order]], self.free_labels(state)
         opened, labels, shapes = list[int](), list[int](), list[Shapes]()
+        label = next(free, None)
         for start in range(0, len(rows), CHUNK):
+            if label is None:
+                break
             left = rows[start : start + CHUNK]
             columns = self.table.columns(left)
             for shape in shapes:
                 left, columns = self.still_far(left, columns, shape)
-            while len(left) and (label := next(free, None)) is not None:
+            while len(left) and label is not None:
                 opened.append(left[0])
                 labels.append(label)
                 shapes.append(self.new_shapes(self.table.X[left[:1]], np.array([label])))
                 left, columns = self.still_far(left, columns, shapes[-1])
+                label = next(free, None)
         return Openings(np.array(opened, dtype=np.int64), np.array(labels, dtype=np.int64))
 
     def still_far(self, rows: NDArray, columns: NDArray, shape: Shapes) -> tuple[NDArray, NDArray]:
