@@ -40,6 +40,7 @@ class FeatureLandscape:
     penalty: float
     K: int | None = None
     cap: int | None = None
+    least = 0  # features there are at least
 
     @classmethod
     def of(cls, X: NDArray, penalty: float, sample_weight: Weights = None, **limits: int | None) -> "FeatureLandscape":
@@ -67,11 +68,14 @@ class FeatureLandscape:
         """X - ZA."""
         return self.table.X - solution.groups @ solution.A
 
+    def simplest(self) -> Solution:
+        """No feature."""
+        return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
+
     def start(self, rng: np.random.Generator) -> Solution:
         """The mean, then one feature after the other as long as it pays, each the best of some rows' residuals."""
-        nothing = np.zeros((len(self.table.X), 0), dtype=np.uint8)
-        solution = self._descend(nothing)
-        column: NDArray | None = np.ones(len(nothing), dtype=np.uint8)
+        solution = self.simplest()
+        column: NDArray | None = np.ones(len(self.table.X), dtype=np.uint8)
         while column is not None and self.most > solution.K:
             more = self._descend(np.column_stack([solution.groups, column]))
             if more.K <= solution.K or not self.is_lower(more, solution):
@@ -131,7 +135,7 @@ class FeatureLandscape:
         R = self.residuals(solution)
         column = residual_column(self, R, rng, max(ROWS))
         columns = [direction_column(self, R, rng), direction_column(self, R, rng)]
-        columns += [] if column is None else [column]
+        columns += [np.ones(len(R), dtype=np.uint8)] if column is None or not solution.K else [column]
         return [np.column_stack([solution.groups, column]) for column in columns]
 
     def shrunk(self, solution: Solution) -> list[NDArray]:
