@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -56,17 +57,24 @@ def peer_fit(
         raise SystemExit(f"There is no {environment} here: `make bench` makes it, or `make {environment}/.installed`.")
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "X.npy", X)
-        done = subprocess.run(
-            [python, Path(__file__).with_name("peer_fit.py"), estimator, json.dumps(parameters), folder],
+        command = [str(python), str(Path(__file__).with_name("peer_fit.py")), estimator, json.dumps(parameters), folder]
+        with subprocess.Popen(
+            command,
             env={**os.environ, "OMP_NUM_THREADS": str(n_jobs), "PYTHONPATH": ""},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=limit,
-        )
-        if done.returncode:
-            raise SystemExit(f"{estimator} failed in {environment}:\n{done.stderr[-1000:]}")
+            start_new_session=True,
+        ) as process:
+            try:
+                printed, errors = process.communicate(timeout=limit)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # with the processes that it has started
+                raise
+        if process.returncode:
+            raise SystemExit(f"{estimator} failed in {environment}:\n{errors[-1000:]}")
         labels = np.load(Path(folder) / "labels.npy")
-    return Peer(json.loads(done.stdout)["seconds"], labels, done.stderr.count("Exception ignored"))
+    return Peer(json.loads(printed)["seconds"], labels, errors.count("Exception ignored"))
 
 
 def groups(labels: NDArray) -> int:
