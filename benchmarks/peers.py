@@ -268,7 +268,10 @@ def exponent(sizes: list[int], times: list[float]) -> float:
 
 
 def growth(n_jobs: int) -> None:
-    """How the time of an iteration grows; with K at 128 columns, as features may not outnumber them."""
+    """How the time of an iteration grows: that of a run over its iterations, so what precedes the first counts too.
+
+    With K there are 128 columns, as features may not outnumber them.
+    """
     rows, numbers = [10_000, 31_623, 100_000, 316_228, 1_000_000], [8, 16, 32, 64, 128]
     for name, function in {
         "DP-means iteration": dp_means_iteration,
