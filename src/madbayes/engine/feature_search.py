@@ -12,10 +12,10 @@ from madbayes.model.likelihoods import Weights, gram_inverse
 from madbayes.paper.features import JOINT_LIMIT
 from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
 
-# Branch and bound for the code of a row gives up after this many nodes.
-NODE_LIMIT = 2000
-# Iterations of a polish: it seldom takes more than twenty.
-MAX_ITER = 100
+# Branch and bound for the code of a row gives up after this many nodes; that is seldom reached near a good solution.
+NODE_LIMIT = 100
+# Iterations of a polish, which seldom takes more than twenty, and of a start on its way.
+MAX_ITER, START_ITER = 100, 4
 # Rows whose residuals are compared when a feature is made of one.
 ROWS = (1, 3, 8)
 
@@ -73,14 +73,16 @@ class FeatureLandscape:
         return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
 
     def start(self, rng: np.random.Generator) -> Solution:
-        """The mean, then one feature after the other as long as it pays, each the best of some rows' residuals."""
-        solution = self.simplest()
-        column: NDArray | None = np.ones(len(self.table.X), dtype=np.uint8)
-        while column is not None and self.most > solution.K:
-            more = self._descend(np.column_stack([solution.groups, column]))
+        """The mean, then one feature after the other as long as it pays."""
+        solution, column = self.simplest(), np.ones(len(self.table.X), dtype=np.uint8)
+        while self.most > solution.K and solution.value > self.negligible + self.penalty * solution.K:
+            more = self._descend(np.column_stack([solution.groups, column]), START_ITER)
             if more.K <= solution.K or not self.is_lower(more, solution):
                 break
-            solution, column = more, residual_column(self, self.residuals(more), rng, max(ROWS))
+            solution = more
+            R = self.residuals(solution)
+            columns = np.hstack([row_columns(self, R, rng), direction_columns(self, R, rng)])
+            column = columns[:, explained(self, R, columns).argmax()]
         return self.polish(solution.groups)
 
     def is_lower(self, solution: Solution, than: Solution) -> bool:
@@ -104,14 +106,14 @@ class FeatureLandscape:
         """Where the number of features is given, bring it about; a solution with fewer counts only if it is exact."""
         while self.K is not None and self.most > solution.K and solution.value > self.negligible:
             R = self.residuals(solution)
-            column = column_of(self, R, np.array([(self.weights * (R**2).sum(axis=1)).argmax()]))
-            more = self._descend(np.column_stack([solution.groups, column]))
+            worst = R[(self.weights * (R**2).sum(axis=1)).argmax()]
+            more = self._descend(np.column_stack([solution.groups, 2 * R @ worst > worst @ worst]))
             if more.K <= solution.K:
                 return solution._replace(value=np.inf)
             solution = more
         return solution
 
-    def _descend(self, groups: NDArray) -> Solution:
+    def _descend(self, groups: NDArray, max_iter: int = MAX_ITER) -> Solution:
         """Best codes and least squares in turn until nothing changes."""
         from madbayes.engine import kernels
 
@@ -122,7 +124,7 @@ class FeatureLandscape:
             np.empty(K, dtype=bool),
         )  # fmt: skip
         used, explained, _ = kernels.polish(
-            table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, NODE_LIMIT, MAX_ITER, scratch
+            table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, NODE_LIMIT, max_iter, scratch
         )
         return Solution(Z[:, :used], A[:used], max(table.total - explained, 0.0) + self.penalty * used)
 
@@ -133,10 +135,9 @@ class FeatureLandscape:
     def grown(self, solution: Solution, rng: np.random.Generator) -> list[NDArray]:
         """Allocations with one more feature."""
         R = self.residuals(solution)
-        column = residual_column(self, R, rng, max(ROWS))
-        columns = [direction_column(self, R, rng), direction_column(self, R, rng)]
-        columns += [np.ones(len(R), dtype=np.uint8)] if column is None or not solution.K else [column]
-        return [np.column_stack([solution.groups, column]) for column in columns]
+        columns = np.hstack([row_columns(self, R, rng), direction_columns(self, R, rng)])
+        best = explained(self, R, columns).argsort()[-3:]
+        return [np.column_stack([solution.groups, column]) for column in columns[:, best].T]
 
     def shrunk(self, solution: Solution) -> list[NDArray]:
         """Allocations without one of the three cheapest features."""
@@ -161,35 +162,60 @@ def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[n
     return (solution.A**2).sum(axis=1) / np.diag(P)
 
 
-def column_of(landscape: FeatureLandscape, R: NDArray, rows: NDArray) -> NDArray[np.uint8]:
-    """The best feature made of the residual of one of some rows: who would have it."""
-    squares = (R[rows] ** 2).sum(axis=1)
-    gains = 2 * R @ R[rows].T - squares
-    best = int((landscape.weights @ np.maximum(gains, 0.0)).argmax())
-    return (gains[:, best] > 0).astype(np.uint8)
+def explained(landscape: FeatureLandscape, R: NDArray, columns: NDArray) -> NDArray[np.float64]:
+    """What a new feature explains of the residuals, for each of several columns of rows that have it."""
+    ZW = columns.T * landscape.weights
+    return ((ZW @ R) ** 2).sum(axis=1) / np.maximum(ZW.sum(axis=1), np.finfo(float).tiny)
 
 
-def residual_column(
-    landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator, n_rows: int
-) -> NDArray[np.uint8] | None:
-    """The best feature made of the residual of one of some rows, drawn by their squared errors."""
+def row_columns(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Who would have a feature made of the residual of a row, for some rows drawn by their squared errors."""
     errors = landscape.weights * (R**2).sum(axis=1)
-    total = errors.sum()
-    if total <= landscape.negligible:
-        return None
-    return column_of(landscape, R, rng.choice(len(R), n_rows, p=errors / total))
+    rows = rng.choice(len(R), rng.choice(ROWS), p=errors / errors.sum())
+    return ((R[rows] ** 2).sum(axis=1) < 2 * R @ R[rows].T).astype(np.uint8)
+
+
+def direction_columns(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """The rows at one end of a direction in which residuals are long, cut where their mean explains most; both ends."""
+    weights = landscape.weights
+    v = long_direction(R * np.sqrt(weights)[:, None], rng)
+    columns = np.zeros((len(R), 2), dtype=np.uint8)
+    for end, order in enumerate(((R @ v).argsort(), (-R @ v).argsort())):
+        sums = np.cumsum(weights[order, None] * R[order], axis=0)
+        best = ((sums**2).sum(axis=1) / np.cumsum(weights[order])).argmax()
+        columns[order[: best + 1], end] = 1
+    return columns
+
+
+def long_direction(R: NDArray, rng: np.random.Generator) -> NDArray:
+    """A direction near the first singular vectors: the fewer steps, the more are mixed."""
+    v = np.asarray(rng.standard_normal(R.shape[1]))
+    for _ in range(rng.integers(1, 6)):
+        v = R.T @ (R @ v)
+        v /= np.linalg.norm(v) + np.finfo(float).tiny
+    return v
+
+
+def new_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """The rows of a new feature: the best of some made of rows, or of the two ends of a direction."""
+    make = (row_columns, direction_columns)[rng.integers(2)]
+    columns = make(landscape, R, rng)
+    return columns[:, explained(landscape, R, columns).argmax()]
+
+
+def cheap_feature(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> int:
+    """A feature drawn by how little it costs to delete it."""
+    order = deletion_costs(landscape, solution).argsort()
+    return int(order[min(int(rng.exponential(solution.K / 3)), solution.K - 1)])
 
 
 def reseed(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """One of the cheaper features is deleted, and another made of a residual."""
     if not solution.K:
         return None
-    order = deletion_costs(landscape, solution).argsort()
-    k = order[min(int(rng.exponential(solution.K / 3)), solution.K - 1)]
-    Z = np.delete(solution.groups, k, axis=1)
-    A = least_squares(landscape, Z)
-    column = residual_column(landscape, landscape.table.X - Z @ A, rng, int(rng.choice(ROWS)))
-    return None if column is None else np.column_stack([Z, column])
+    Z = np.delete(solution.groups, cheap_feature(landscape, solution, rng), axis=1)
+    column = new_column(landscape, landscape.table.X - Z @ least_squares(landscape, Z), rng)
+    return np.column_stack([Z, column])
 
 
 def least_squares(landscape: FeatureLandscape, Z: NDArray) -> NDArray:
@@ -209,45 +235,31 @@ def rebase(landscape: FeatureLandscape, solution: Solution, rng: np.random.Gener
     return Z
 
 
-def add_row(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """One more feature, made of a residual."""
+def add(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """One more feature."""
     if landscape.most <= solution.K or landscape.K is not None:
         return None
-    column = residual_column(landscape, landscape.residuals(solution), rng, int(rng.choice(ROWS)))
-    return None if column is None else np.column_stack([solution.groups, column])
+    return np.column_stack([solution.groups, new_column(landscape, landscape.residuals(solution), rng)])
 
 
-def add_direction(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """One more feature, made of the residuals' first singular vector."""
-    if landscape.most <= solution.K or landscape.K is not None:
+def split(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """One of the cheaper features is deleted, and the rows of another are split along their residuals."""
+    if solution.K < 2:
         return None
-    column = direction_column(landscape, landscape.residuals(solution), rng)
-    return np.column_stack([solution.groups, column])
+    Z = np.delete(solution.groups, cheap_feature(landscape, solution, rng), axis=1)
+    R = landscape.table.X - Z @ least_squares(landscape, Z)
+    rows = np.flatnonzero(Z[:, rng.integers(Z.shape[1])])
+    column = np.zeros(len(Z), dtype=np.uint8)
+    column[rows[R[rows] @ long_direction(R[rows], rng) > 0]] = 1
+    return np.column_stack([Z, column])
 
 
-def direction_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """The rows on one side of the residuals' first singular vector, cut where their mean explains most."""
-    weights = landscape.weights
-    order = (R @ first_direction(R * np.sqrt(weights)[:, None], rng)).argsort()[::-1]
-    sums = np.cumsum(weights[order, None] * R[order], axis=0)
-    explained = (sums**2).sum(axis=1) / np.cumsum(weights[order])
-    column = np.zeros(len(R), dtype=np.uint8)
-    column[order[: int(explained.argmax()) + 1]] = 1
-    return column
+def scramble(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """A few rows get random codes."""
+    Z = solution.groups.copy()
+    rows = rng.choice(len(Z), 1 + len(Z) // 20, replace=False)
+    Z[rows] = rng.integers(2, size=(len(rows), solution.K))
+    return Z
 
 
-def first_direction(R: NDArray, rng: np.random.Generator) -> NDArray:
-    """The first right singular vector, nearly; its sign is left to chance."""
-    v = np.asarray(rng.standard_normal(R.shape[1]))
-    for _ in range(10):
-        v = R.T @ (R @ v)
-        v /= np.linalg.norm(v) + np.finfo(float).tiny
-    return v
-
-
-feature_moves: dict[str, Move] = {
-    "reseed": reseed,
-    "rebase": rebase,
-    "add_row": add_row,
-    "add_direction": add_direction,
-}
+feature_moves: dict[str, Move] = {"reseed": reseed, "rebase": rebase, "split": split, "scramble": scramble, "add": add}

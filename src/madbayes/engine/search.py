@@ -75,13 +75,13 @@ class Search:
     --------
     >>> from madbayes.engine.search import Search
     >>> Search(max_moves=100).agreement
-    3
+    4
     """
 
     moves: Mapping[str, Move] | None = None
-    patience: int = 8
-    agreement: int = 3
-    max_lineages: int | None = 30
+    patience: int = 4
+    agreement: int = 4
+    max_lineages: int | None = 40
     max_moves: int | None = None
 
 

@@ -9,7 +9,7 @@ from madbayes.engine.kernels.compiling import REORDER, compiled
 from madbayes.engine.kernels.features import drop_dependent, fit_run, project, square_features
 
 # Up to this many features zGz' of all codes stands in a table.
-TABLE_LIMIT = 12
+TABLE_LIMIT = 8
 # Of a code's bits so many lie next to each other in the table, for vector instructions.
 LOW = 5
 
