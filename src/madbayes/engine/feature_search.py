@@ -1,7 +1,9 @@
 """The landscape of features, and the moves in it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +16,10 @@ from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
 
 # Branch and bound for the code of a row gives up after this many nodes; that is seldom reached near a good solution.
 NODE_LIMIT = 100
-# Iterations of a polish, which seldom takes more than twenty, and of a start on its way.
-MAX_ITER, START_ITER = 100, 4
+# Iterations of a polish, which seldom takes more than twenty.
+MAX_ITER = 100
+# Makes columns of rows that might have a new feature, from the residuals.
+Columns = Callable[[Any, NDArray, np.random.Generator], NDArray[np.uint8]]
 # Rows whose residuals are compared when a feature is made of one.
 ROWS = (1, 3, 8)
 
@@ -73,16 +77,18 @@ class FeatureLandscape:
         return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
 
     def start(self, rng: np.random.Generator) -> Solution:
-        """The mean, then one feature after the other as long as it pays."""
+        """The mean, then one feature after the other as long as it pays, all made of rows or all of directions.
+
+        Directions are better where noise is strong, rows where features are sparse.
+        """
+        make = (row_columns, direction_columns)[rng.integers(2)]
         solution, column = self.simplest(), np.ones(len(self.table.X), dtype=np.uint8)
         while self.most > solution.K and solution.value > self.negligible + self.penalty * solution.K:
-            more = self._descend(np.column_stack([solution.groups, column]), START_ITER)
+            more = self._descend(np.column_stack([solution.groups, column]))
             if more.K <= solution.K or not self.is_lower(more, solution):
                 break
             solution = more
-            R = self.residuals(solution)
-            columns = np.hstack([row_columns(self, R, rng), direction_columns(self, R, rng)])
-            column = columns[:, explained(self, R, columns).argmax()]
+            column = best_column(self, self.residuals(solution), make, rng)
         return self.polish(solution.groups)
 
     def is_lower(self, solution: Solution, than: Solution) -> bool:
@@ -113,7 +119,7 @@ class FeatureLandscape:
             solution = more
         return solution
 
-    def _descend(self, groups: NDArray, max_iter: int = MAX_ITER) -> Solution:
+    def _descend(self, groups: NDArray) -> Solution:
         """Best codes and least squares in turn until nothing changes."""
         from madbayes.engine import kernels
 
@@ -124,7 +130,7 @@ class FeatureLandscape:
             np.empty(K, dtype=bool),
         )  # fmt: skip
         used, explained, _ = kernels.polish(
-            table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, NODE_LIMIT, max_iter, scratch
+            table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, NODE_LIMIT, MAX_ITER, scratch
         )
         return Solution(Z[:, :used], A[:used], max(table.total - explained, 0.0) + self.penalty * used)
 
@@ -196,11 +202,15 @@ def long_direction(R: NDArray, rng: np.random.Generator) -> NDArray:
     return v
 
 
-def new_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """The rows of a new feature: the best of some made of rows, or of the two ends of a direction."""
-    make = (row_columns, direction_columns)[rng.integers(2)]
+def best_column(landscape: FeatureLandscape, R: NDArray, make: Columns, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """The one that explains most."""
     columns = make(landscape, R, rng)
     return columns[:, explained(landscape, R, columns).argmax()]
+
+
+def new_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """The rows of a new feature: the best of some made of rows, or of the two ends of a direction."""
+    return best_column(landscape, R, (row_columns, direction_columns)[rng.integers(2)], rng)
 
 
 def cheap_feature(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> int:
