@@ -1,8 +1,11 @@
 """DP-means, K-means and collapsed DP-means on blocks of rows.
 
-Squared distances come from one matrix product for each block, taken about the mean of the table so that an offset does
-not eat the digits, and are taken anew by differences where rounding leaves a doubt. So the labels are those of the
-serial pass, in single precision too.
+Squared distances come from one matrix product for each tile of rows, taken about an origin so that an offset does not
+eat the digits, and are taken anew by differences where rounding leaves a doubt. So the labels are those of the serial
+pass, in single precision too.
+
+A row is compared with the centres only when they have moved far enough to change its label: until then the triangle
+inequality says that its nearest centre is the same. Sums of clusters follow the rows that move.
 """
 
 from typing import NamedTuple
@@ -14,8 +17,18 @@ from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.model.likelihoods import Weights
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
 
-# Rows that are compared with new clusters at once.
+# Rows that are compared with each other when clusters are opened.
 CHUNK = 512
+# Distances of a tile of rows: about this many, so that they stay in the cache.
+TILE_ENTRIES = 2**16
+# Sums that followed moves are taken afresh when more than this share of the rows moves, ...
+MANY_MOVES = 0.125
+# ... after so many passes, or when the squared error has come down to this share: rounding errors stay what they were.
+FRESH_PASSES, FRESH_SHARE = 16, 0.01
+# What the centres are numbered from in the kernel: the sum of two numbers is not a number of one.
+FIRST_CODE = 2**20
+
+Rows = slice | NDArray[np.int64]
 
 
 class Table(NamedTuple):
@@ -36,58 +49,91 @@ class Table(NamedTuple):
         some = X[:: max(1, len(X) // 1024)].astype(np.float64)
         mean = some.mean(axis=0)
         origin = np.where(np.abs(mean) > 4 * some.std(axis=0), mean, 0.0).astype(X.dtype)
-        return cls(X, origin, weights, row_blocks(*X.shape))
+        return cls(X, origin, weights, row_blocks(len(X), max(16, X.shape[1])))
 
     def mean(self) -> NDArray:
         """The weighted mean of all rows."""
         return np.average(self.X, axis=0, weights=self.weights if self.weights.size else None).astype(np.float64)
 
-    def nearest(self, rows: slice | NDArray, A: NDArray, labels: NDArray, distances: NDArray) -> None:
-        """Nearest centre of some rows, and its squared distance; labels that tie stay."""
-        from madbayes.engine import kernels
 
-        X = self.X[rows]
-        centred, centres = X - self.origin, (A - self.origin).astype(X.dtype)
+class Centres(NamedTuple):
+    """Centres that rows are compared with, in the form the kernel wants."""
+
+    A: NDArray[np.float64]  # K x D
+    factor: NDArray  # D x K, minus twice the centres, about the origin
+    bias: NDArray  # their squares
+    codes: NDArray
+    limits: NDArray  # what rounding may do: a share of the squares, and the squares for which that holds
+    threshold: float  # squared distance times weight above which a row is too far
+
+    @classmethod
+    def of(cls, table: Table, A: NDArray, threshold: float = np.inf) -> "Centres":
+        """The bound on rounding errors is that of a product of D terms, whatever their order."""
+        dtype, (K, D) = table.X.dtype, A.shape
+        about, precision = (A - table.origin).astype(dtype), np.finfo(dtype)
+        bias = np.einsum("kd,kd->k", about, about, dtype=np.float64).astype(dtype)
+        limits = np.array([(2 * D + 8) * precision.eps, precision.tiny / precision.eps], dtype=dtype)
+        codes = np.arange(FIRST_CODE, FIRST_CODE + K, dtype=dtype)
+        return cls(A, np.ascontiguousarray(-2 * about.T), bias, codes, limits, threshold)
+
+
+def compare(table: Table, centres: Centres, rows: Rows, labels: NDArray, slack: NDArray) -> None:
+    """Nearest centre of some rows, and how far centres may move before it can change; labels that tie stay."""
+    from madbayes.engine import kernels
+
+    dtype, K = table.X.dtype, len(centres.A)
+    size, integer = max(64, TILE_ENTRIES // K), np.dtype(f"i{dtype.itemsize}")
+    size = min(size, len(labels))
+    scores, work = np.empty((size, K), dtype), np.empty((4, size), dtype)
+    infinite = np.array(np.inf, dtype).view(integer)[()]
+    for begin in range(0, len(labels), size):
+        end = min(begin + size, len(labels))
+        tile = slice(rows.start + begin, rows.start + end) if isinstance(rows, slice) else rows[begin:end]
+        X, n = table.X[tile], end - begin
+        centred = X - table.origin if table.origin.any() else X
+        np.dot(centred, centres.factor, out=scores[:n])
         kernels.nearest_rows(
             X,
-            centred @ centres.T,
-            np.einsum("kd,kd->k", centres, centres),
-            np.einsum("nd,nd->n", centred, centred),
-            A,
-            64 * np.finfo(X.dtype).eps,
-            labels,
-            distances,
+            centred,
+            table.weights[tile] if table.weights.size else table.weights,
+            centres.A,
+            centres.bias,
+            centres.codes,
+            centres.limits,
+            scores[:n],
+            scores[:n].view(integer),
+            work[:, :n],
+            work[:, :n].view(integer),
+            infinite,
+            centres.threshold,
+            labels[begin:end],
+            slack[begin:end],
         )
 
 
 def nearest(X: NDArray, A: NDArray, workers: Workers) -> NDArray[np.int32]:
     """The nearest centre of every row; the first of several."""
-    A, unknown = np.asarray(A, dtype=np.float64), np.full(len(X), -1)
-    return assign(Table.of(X, None), A, unknown, workers).labels.astype(np.int32)
+    table, labels, slack = Table.of(X, None), np.full(len(X), -1), np.empty(len(X))
+    centres = Centres.of(table, np.asarray(A, dtype=np.float64))
+    workers.map(lambda rows: compare(table, centres, rows, labels[rows], slack[rows]), table.blocks)
+    return labels.astype(np.int32)
 
 
 class Assignment(NamedTuple):
     """Where the rows are."""
 
     labels: NDArray[np.int64]
-    distances: NDArray[np.float64]  # squared, to the centre
+    slack: NDArray[np.float64]  # how far centres may move before a row has to be looked at; minus infinity: too far now
 
 
-def assign(table: Table, A: NDArray, labels: NDArray, workers: Workers) -> Assignment:
-    """The nearest centre of every row."""
-    labels, distances = labels.copy(), np.empty(len(table.X))
-    workers.map(lambda rows: table.nearest(rows, A, labels[rows], distances[rows]), table.blocks)
-    return Assignment(labels, distances)
+class Sums(NamedTuple):
+    """What the means of clusters are computed from."""
 
-
-def distances_to(table: Table, A: NDArray, labels: NDArray, workers: Workers) -> NDArray[np.float64]:
-    """Squared distance of each row to the centre of its label."""
-
-    def one(rows: slice) -> NDArray[np.float64]:
-        R = table.X[rows] - A[labels[rows]]
-        return np.einsum("nd,nd->n", R, R)
-
-    return np.concatenate(workers.map(one, table.blocks))
+    totals: NDArray[np.float64]  # K x D, sums of rows about the origin
+    sizes: NDArray[np.float64]  # their weights
+    counts: NDArray[np.int64]
+    age: int = 0  # how many times they followed moves since they were taken afresh
+    error: float = 0.0  # the squared error then
 
 
 class Clusters(NamedTuple):
@@ -98,6 +144,10 @@ class Clusters(NamedTuple):
     value: float  # the objective
     trace: list[float]  # the objective at the start and after each iteration
     converged: bool = False
+    sse: float = 0.0  # the squared error alone
+    sums: Sums | None = None
+    slack: NDArray[np.float64] | None = None  # as in Assignment, for the centres before the last shift
+    shifts: NDArray[np.float64] | None = None  # what this shift takes off the slack of the rows of each cluster
 
     @property
     def K(self) -> int:
@@ -110,38 +160,42 @@ class Clusters(NamedTuple):
         return len(self.trace) - 1
 
 
-def cluster_sums(table: Table, labels: NDArray, K: int, workers: Workers) -> tuple[NDArray, NDArray, NDArray]:
-    """Means, weights and numbers of rows of K clusters; the means of empty ones are not numbers."""
+def assign(table: Table, run: Clusters, threshold: float, workers: Workers) -> Assignment:
+    """The nearest centre of every row, looking only at rows for which it may have changed."""
     from madbayes.engine import kernels
 
-    D = table.X.shape[1]
+    centres, labels, slack = Centres.of(table, run.A, threshold), run.labels.copy(), run.slack.copy()
 
-    def one(rows: slice) -> tuple[NDArray, NDArray, NDArray]:
-        sums, sizes, counts = np.zeros((K, D)), np.zeros(K), np.zeros(K, dtype=np.int64)
-        kernels.add_rows(table.X[rows] - table.origin, table.weights[rows], labels[rows], sums, sizes, counts)
-        return sums, sizes, counts
+    def one(rows: slice) -> None:
+        pending = np.empty(rows.stop - rows.start, dtype=np.int64)
+        used = kernels.pending_rows(labels[rows], run.shifts, slack[rows], pending)
+        if used == len(pending):
+            compare(table, centres, rows, labels[rows], slack[rows])
+        elif used:
+            some = pending[:used] + rows.start
+            labels[some], slack[some] = compared(table, centres, some, labels[some])
 
-    sums, sizes, counts = (np.sum(parts, axis=0) for parts in zip(*workers.map(one, table.blocks), strict=True))
-    with np.errstate(invalid="ignore"):
-        return sums / sizes[:, None] + table.origin.astype(np.float64), sizes, counts
-
-
-def cluster_means(table: Table, labels: NDArray, K: int, workers: Workers) -> NDArray:
-    """The mean of each of K clusters."""
-    return cluster_sums(table, labels, K, workers)[0]
+    workers.map(one, table.blocks)
+    return Assignment(labels, slack)
 
 
-def fit(table: Table, state: Assignment, A: NDArray, penalty: float, trace: list[float], workers: Workers) -> Clusters:
-    """Move the centres A to the means of their rows; empty clusters are dropped, the others keep their order.
+def compared(table: Table, centres: Centres, rows: Rows, labels: NDArray) -> Assignment:
+    """The same for some rows that have these labels."""
+    state = Assignment(labels.copy(), np.empty(len(labels)))
+    compare(table, centres, rows, *state)
+    return state
 
-    Moving a centre to the mean lowers the squared error by the weight of its rows times the squared shift.
-    """
-    means, sizes, counts = cluster_sums(table, state.labels, len(A), workers)
-    kept = counts > 0
-    shifts = ((means[kept] - A[kept]) ** 2).sum(axis=1)
-    value = weighted_sum(table, state.distances) - float(sizes[kept] @ shifts) + (kept.sum() - 1) * penalty
-    labels = state.labels if kept.all() else (np.cumsum(kept) - 1)[state.labels]
-    return Clusters(labels, means[kept], value, [*trace, value])
+
+def distances_to(table: Table, A: NDArray, labels: NDArray, workers: Workers) -> NDArray[np.float64]:
+    """Squared distance of each row to the centre of its label, by differences."""
+    from madbayes.engine import kernels
+
+    distances = np.empty(len(labels))
+    workers.map(
+        lambda rows: kernels.row_distances(table.X[rows], A, labels[rows], distances[rows]),
+        table.blocks,
+    )
+    return distances
 
 
 def weighted_sum(table: Table, errors: NDArray) -> float:
@@ -149,55 +203,178 @@ def weighted_sum(table: Table, errors: NDArray) -> float:
     return float(table.weights @ errors if table.weights.size else errors.sum())
 
 
+def squared_error(table: Table, A: NDArray, labels: NDArray, workers: Workers) -> float:
+    """Sum of squared distances to the centres of the labels, by differences."""
+    return weighted_sum(table, distances_to(table, A, labels, workers))
+
+
+def fresh_sums(table: Table, labels: NDArray, A: NDArray, workers: Workers) -> Sums:
+    """Sums over the rows of each cluster; their error is about the centres A."""
+    from madbayes.engine import kernels
+
+    def one(rows: slice) -> tuple[NDArray, NDArray, NDArray, float]:
+        sums, sizes, counts = np.zeros(A.shape), np.zeros(len(A)), np.zeros(len(A), dtype=np.int64)
+        error = kernels.add_rows(table.X[rows], table.origin, table.weights[rows], labels[rows], A, sums, sizes, counts)
+        return sums, sizes, counts, error
+
+    totals, sizes, counts, error = (sum(parts) for parts in zip(*workers.map(one, table.blocks), strict=True))
+    return Sums(totals, sizes, counts, 0, error)
+
+
+def moved_sums(table: Table, run: Clusters, labels: NDArray, A: NDArray, moved: NDArray) -> tuple[Sums, float]:
+    """Sums of a run once some rows have new labels, and the squared error about the centres A."""
+    from madbayes.engine import kernels
+
+    totals, sizes, counts = (with_room(part, len(A)) for part in run.sums[:3])
+    change = kernels.move_rows(
+        table.X, table.origin, table.weights, moved, run.labels, labels, A, totals, sizes, counts
+    )
+    return Sums(totals, sizes, counts, run.sums.age + 1, run.sums.error), run.sse + change
+
+
+def with_room(part: NDArray, room: int) -> NDArray:
+    """A copy with zeros after it, up to this length."""
+    return np.concatenate([part, np.zeros((room - len(part), *part.shape[1:]), dtype=part.dtype)])
+
+
+def means_of(table: Table, sums: Sums) -> NDArray[np.float64]:
+    """The means of the clusters; those of empty ones are not numbers."""
+    with np.errstate(invalid="ignore"):
+        return sums.totals / sums.sizes[:, None] + table.origin.astype(np.float64)
+
+
+def cluster_means(table: Table, labels: NDArray, K: int, workers: Workers) -> NDArray:
+    """The mean of each of K clusters."""
+    return means_of(table, fresh_sums(table, labels, np.zeros((K, table.X.shape[1])), workers))
+
+
+def fit(
+    table: Table,
+    state: Assignment,
+    A: NDArray,
+    penalty: float,
+    workers: Workers,
+    run: Clusters | None = None,
+) -> Clusters:
+    """Move the centres A to the means of their rows; empty clusters are dropped, the others keep their order.
+
+    Moving a centre to the mean lowers the squared error by the weight of its rows times the squared shift. ``run`` is
+    where the rows come from, the first centres of A being its own.
+    """
+    moved = None if run is None else np.flatnonzero(state.labels != run.labels)
+    if run is None or moved is None or is_stale(run, len(moved)):
+        sums = fresh_sums(table, state.labels, A, workers)
+        error = sums.error
+    else:
+        sums, error = moved_sums(table, run, state.labels, A, moved)
+    kept = sums.counts > 0
+    labels = state.labels if kept.all() else (np.cumsum(kept) - 1)[state.labels]
+    sums = sums._replace(totals=sums.totals[kept], sizes=sums.sizes[kept], counts=sums.counts[kept])
+    means = means_of(table, sums)
+    squares = ((means - A[kept]) ** 2).sum(axis=1)
+    sse = max(0.0, float(error - sums.sizes @ squares))
+    shifts = np.sqrt(squares)
+    value = sse + (len(means) - 1) * penalty
+    trace = [*(run.trace if run else []), value]
+    return Clusters(labels, means, value, trace, False, sse, sums, state.slack, shifts + shifts.max())
+
+
+def is_stale(run: Clusters, n_moved: int) -> bool:
+    """Whether sums have to be taken afresh: for speed, or so that rounding errors do not add up."""
+    if run.sums is None or n_moved > MANY_MOVES * len(run.labels):
+        return True
+    return run.sums.age >= FRESH_PASSES or run.sse < FRESH_SHARE * run.sums.error
+
+
+def afresh(table: Table, run: Clusters, penalty: float, workers: Workers) -> Clusters:
+    """The same clusters; sums and the squared error taken from the rows."""
+    if run.sums is None or run.sums.age == 0:
+        return run
+    fresh = fit(table, Assignment(run.labels, run.slack), run.A, penalty, workers)
+    return fresh._replace(trace=[*run.trace[:-1], fresh.value], converged=run.converged)
+
+
 def open_pass(
-    table: Table, A: NDArray, state: Assignment, penalty: float, order: NDArray | None, cap: float
+    table: Table, A: NDArray, state: Assignment, penalty: float, order: NDArray | None, cap: float, workers: Workers
 ) -> tuple[Assignment, NDArray[np.int64]]:
     """The serial pass of DP-means: where rows are after it, and those that opened clusters, in their order.
 
-    Up to the first row that is too far from all centres nothing changes. From there on, chunks of rows are compared
-    with the new clusters so far, and then go through one by one.
+    Up to the first row that is too far from all centres nothing changes. From there on, a chunk of rows goes through
+    one by one, and those after it are compared with all centres so far until another is too far from them.
     """
+    far, opened = state.slack == -np.inf, np.empty(0, dtype=np.int64)
+    if not far.any():
+        return state, opened
+    negligible = max(workers.map(lambda rows: rounding_error(table.X[rows]), table.blocks))
+    position, end = int((far if order is None else far[order]).argmax()), len(far)
+    threshold, behind = opening_threshold(penalty), 0
+    while position < len(far):
+        rows = rows_at(order, position, min(position + CHUNK, end))
+        new = _open_chunk(table, rows, state, A, (threshold, negligible), int(min(cap - len(A), CHUNK)))
+        position = min(position + CHUNK, end)
+        if len(new):
+            A, opened, behind = np.concatenate([A, table.X[new]]), np.append(opened, new), position
+        centres = Centres.of(table, A, threshold if len(A) < cap else np.inf)
+        position, end = _next_far(table, centres, state, order, position, workers)
+    state.slack[rows_at(order, 0, behind)] = 0.0  # these have not been compared with all the new clusters
+    return state, opened
+
+
+def opening_threshold(penalty: float) -> float:
+    """A row opens a cluster when its squared distance times its weight is above this."""
+    return (1 + RELATIVE_GAIN) * penalty
+
+
+def rows_at(order: NDArray | None, begin: int, end: int) -> Rows:
+    """Some rows in the order of the pass."""
+    return slice(begin, end) if order is None else order[begin:end]
+
+
+def _open_chunk(
+    table: Table, rows: Rows, state: Assignment, A: NDArray, limits: tuple[float, float], room: int
+) -> NDArray[np.int64]:
+    """Let some rows open clusters one after the other, and join those; returns which did."""
     from madbayes.engine import kernels
 
-    (labels, distances), weights, K = state, table.weights, len(A)
-    threshold = (1 + RELATIVE_GAIN) * penalty
-    far = (weights * distances if weights.size else distances) > threshold
-    if not far.any() or cap <= K:
-        return state, np.empty(0, dtype=np.int64)
-    negligible = rounding_error(table.X)
-    order = np.arange(len(labels)) if order is None else order
-    opened = np.empty(int(min(cap - K, max(64, 2 * K))), dtype=np.int64)
-    used, position = 0, int(far[order].argmax())
-    while position < len(order):
-        rows = order[position : position + CHUNK]
-        some_labels, some_distances = _with_new(table, rows, labels[rows], distances[rows], opened[:used], K)
-        used_after = kernels.open_clusters(
-            table.X, weights, rows, some_labels, some_distances, threshold, negligible, opened, used, K
-        )
-        if used_after == len(opened) < cap - K:  # there may have been no room for all: take the chunk again
-            opened = np.append(opened[:used], np.empty(int(min(cap - K, 2 * len(opened))) - used, dtype=np.int64))
-            continue
-        labels[rows], distances[rows] = some_labels, some_distances
-        used, position = used_after, position + len(rows)
-    return Assignment(labels, distances), opened[:used]
+    X, weights = table.X[rows], table.weights[rows] if table.weights.size else table.weights
+    labels, distances, opened = state.labels[rows].copy(), np.empty(len(X)), np.empty(room, dtype=np.int64)
+    kernels.row_distances(X, A, labels, distances)
+    used = kernels.open_clusters(X, weights, labels, distances, *limits, len(A), opened)
+    state.labels[rows] = labels
+    return opened[:used] + rows.start if isinstance(rows, slice) else rows[opened[:used]]
 
 
-def _with_new(
-    table: Table, rows: NDArray, labels: NDArray, distances: NDArray, opened: NDArray, K: int
-) -> tuple[NDArray, NDArray]:
-    """Labels and distances of some rows once the clusters opened so far are there too."""
-    if not len(opened):
-        return labels, distances
-    new_labels, new_distances = np.full(len(rows), -1), np.empty(len(rows))
-    table.nearest(rows, table.X[opened].astype(np.float64), new_labels, new_distances)
-    closer = new_distances < distances
-    return np.where(closer, K + new_labels, labels), np.where(closer, new_distances, distances)
+def _next_far(
+    table: Table, centres: Centres, state: Assignment, order: NDArray | None, position: int, workers: Workers
+) -> tuple[int, int]:
+    """Compare rows from a position on with all centres: where the first is that is too far, and how far it looked.
+
+    It looks farther each time it finds none, so it compares at most about twice as many rows as there are.
+    """
+    N, size, window = len(table.X), table.blocks[0].stop, CHUNK
+
+    def one(rows: Rows) -> None:
+        state.labels[rows], state.slack[rows] = compared(table, centres, rows, state.labels[rows])
+
+    while position < N:
+        end = min(position + window, N)
+        workers.map(one, [rows_at(order, begin, min(begin + size, end)) for begin in range(position, end, size)])
+        far = np.flatnonzero(state.slack[rows_at(order, position, end)] == -np.inf)
+        if len(far):
+            return position + int(far[0]), end
+        position, window = end, 2 * window
+    return N, N
 
 
 def start(table: Table, A: NDArray | None, penalty: float, workers: Workers) -> Clusters:
     """Rows at the nearest of some centres, or all in one cluster; means fitted."""
-    A = table.mean()[None] if A is None else np.asarray(A, dtype=np.float64)
-    return fit(table, assign(table, A, np.full(len(table.X), -1), workers), A, penalty, [], workers)
+    N = len(table.X)
+    if A is None:
+        together, origin = Assignment(np.zeros(N, dtype=np.int64), np.zeros(N)), table.origin.astype(np.float64)
+        return fit(table, together, origin[None], penalty, workers)
+    A, nowhere = np.asarray(A, dtype=np.float64), np.full(N, -1)
+    run = Clusters(nowhere, A, np.inf, [], slack=np.zeros(N), shifts=np.zeros(len(A)))
+    return fit(table, assign(table, run, np.inf, workers), A, penalty, workers)
 
 
 def dp_means(
@@ -212,38 +389,54 @@ def dp_means(
 ) -> Clusters:
     """The run of :func:`madbayes.paper.dp_means`, with the same labels."""
     cap = np.inf if max_clusters is None else max_clusters
+
+    def threshold(K: int) -> float:
+        return opening_threshold(penalty) if cap > K else np.inf
+
     run = start(table, A, penalty, workers)
+    run = forgetful(run)
     while not run.converged and run.iterations < max_iter:
-        state = assign(table, run.A, run.labels, workers)
-        state, opened = open_pass(table, run.A, state, penalty, order, cap)
-        converged = not len(opened) and np.array_equal(state.labels, run.labels)
+        state = assign(table, run, threshold(run.K), workers)
+        state, opened = open_pass(table, run.A, state, penalty, order, cap, workers)
+        if not len(opened) and np.array_equal(state.labels, run.labels):
+            run = run._replace(trace=[*run.trace, run.value], converged=True)
+            continue
         centres = np.concatenate([run.A, table.X[opened]])
-        run = fit(table, state, centres, penalty, run.trace, workers)._replace(converged=converged)
-    return run
+        run = fit(table, state, centres, penalty, workers, run)
+        if threshold(run.K) != threshold(len(centres)):  # a cluster was lost, so that another may be opened
+            run = forgetful(run)
+    return afresh(table, run, penalty, workers)
+
+
+def forgetful(run: Clusters) -> Clusters:
+    """The same, but all rows will be looked at."""
+    return run._replace(slack=np.zeros(len(run.labels)))
 
 
 def k_means(table: Table, A: NDArray, *, max_iter: int = 300, workers: Workers) -> Clusters:
     """The run of :func:`madbayes.paper.k_means`, with the same labels."""
     K, run = len(A), _refill(table, len(A), start(table, A, 0.0, workers), workers)
     while not run.converged and run.iterations < max_iter:
-        state = assign(table, run.A, run.labels, workers)
-        converged = np.array_equal(state.labels, run.labels)
-        run = fit(table, state, run.A, 0.0, run.trace, workers)
-        run = _refill(table, K, run, workers)._replace(converged=converged)
-    return run
+        state = assign(table, run, np.inf, workers)
+        if np.array_equal(state.labels, run.labels):
+            run = run._replace(trace=[*run.trace, run.value], converged=True)
+        else:
+            run = _refill(table, K, fit(table, state, run.A, 0.0, workers, run), workers)
+    return afresh(table, run, 0.0, workers)
 
 
 def _refill(table: Table, K: int, run: Clusters, workers: Workers) -> Clusters:
     """Put a cluster on the row of largest error until there are K, or nothing is left to explain."""
     while run.K < K:
-        distances = assign(table, run.A, run.labels, workers).distances
+        distances = distances_to(table, run.A, run.labels, workers)
         worst = int((table.weights * distances if table.weights.size else distances).argmax())
         if distances[worst] <= rounding_error(table.X):
             break
         labels = run.labels.copy()
-        labels[worst], distances[worst] = run.K, 0.0
+        labels[worst] = run.K
         centres = np.concatenate([run.A, table.X[worst : worst + 1]])
-        run = fit(table, Assignment(labels, distances), centres, 0.0, run.trace[:-1], workers)
+        filled = fit(table, Assignment(labels, np.zeros(len(labels))), centres, 0.0, workers, run)
+        run = filled._replace(trace=[*run.trace[:-1], filled.value])
     return run
 
 
@@ -272,16 +465,11 @@ def collapsed_dp_means(
         used, position, moved = run.K, 0, False
         while position < N:
             room = 2 * used + 8
-            means, sizes, counts = (_with_room(part, room) for part in (means[:used], sizes[:used], counts[:used]))
+            means, sizes, counts = (with_room(part, room) for part in (means[:used], sizes[:used], counts[:used]))
             used, some, position = kernels.collapsed_clusters(
                 X, weights, order, position, labels, means, sizes, counts, used, *limits
             )
             moved = moved or some > 0
-        state = Assignment(labels, distances_to(table, means, labels, workers))
-        run = fit(table, state, means[:used], penalty, run.trace, workers)
+        fitted = fit(table, Assignment(labels, run.slack), means[:used], penalty, workers)
+        run = fitted._replace(trace=[*run.trace, fitted.value])
     return run._replace(converged=not moved)
-
-
-def _with_room(part: NDArray, room: int) -> NDArray:
-    """The same with zeros after it, up to this length."""
-    return np.concatenate([part, np.zeros((room - len(part), *part.shape[1:]), dtype=part.dtype)])

@@ -3,7 +3,16 @@
 Arguments are marked IN, OUT or INOUT; buffers belong to the caller.
 """
 
-from madbayes.engine.kernels.clusters import add_rows, collapsed_clusters, nearest_rows, open_clusters, squared_distance
+from madbayes.engine.kernels.clusters import (
+    add_rows,
+    collapsed_clusters,
+    move_rows,
+    nearest_rows,
+    open_clusters,
+    pending_rows,
+    row_distances,
+    squared_distance,
+)
 from madbayes.engine.kernels.codes import search_codes
 from madbayes.engine.kernels.collapsed import collapsed_rows
 from madbayes.engine.kernels.features import (
@@ -23,9 +32,12 @@ __all__ = [
     "collapsed_rows",
     "count_pairs",
     "give_feature",
+    "move_rows",
     "nearest_rows",
     "open_clusters",
     "open_features",
+    "pending_rows",
+    "row_distances",
     "row_errors",
     "search_codes",
     "seed_run",
