@@ -21,10 +21,14 @@ from madbayes.paper.result import RELATIVE_GAIN, rounding_error
 CHUNK = 512
 # Distances of a tile of rows: about this many, so that they stay in the cache.
 TILE_ENTRIES = 2**16
+# Tables of at most so many columns go without a matrix product, in strips of rows.
+NARROW, STRIP = 4, 512
 # Sums that followed moves are taken afresh when more than this share of the rows moves, ...
-MANY_MOVES = 0.125
+MANY_MOVES = 0.0625
 # ... after so many passes, or when the squared error has come down to this share: rounding errors stay what they were.
 FRESH_PASSES, FRESH_SHARE = 16, 0.01
+# When more than this share of a block has to be looked at, gathering those rows takes longer than looking at all.
+MANY_PENDING = 0.5
 # What the centres are numbered from in the kernel: the sum of two numbers is not a number of one.
 FIRST_CODE = 2**20
 
@@ -77,37 +81,63 @@ class Centres(NamedTuple):
         return cls(A, np.ascontiguousarray(-2 * about.T), bias, codes, limits, threshold)
 
 
+class Room(NamedTuple):
+    """Where a tile of rows is worked on."""
+
+    scores: NDArray  # of a tile and all centres, or of a strip of a narrow table
+    keys: NDArray  # the same memory as integers
+    least: NDArray  # squares, codes of the nearest centres, and the two least distances
+    least_keys: NDArray
+    infinite: np.integer  # what infinity is among integers
+
+    @classmethod
+    def of(cls, dtype: np.dtype, D: int, K: int, n_rows: int) -> "Room":
+        """For tables with few columns, or for the others."""
+        integer = np.dtype(f"i{dtype.itemsize}")
+        scores = np.empty((D + 1, STRIP) if D <= NARROW else (n_rows, K), dtype)
+        least, infinite = np.empty((4, n_rows), dtype), np.array(np.inf, dtype)
+        return cls(scores, scores.view(integer), least, least.view(integer), infinite.view(integer)[()])
+
+
+def two_least(centred: NDArray, centres: Centres, room: Room) -> NDArray:
+    """Squares of rows, the nearest centre and the two least distances, all up to rounding."""
+    from madbayes.engine import kernels
+
+    n, D = centred.shape
+    bias, codes, squares, found = centres.bias, centres.codes, room.least[0], room.least[1]
+    if D <= NARROW:
+        kernels.two_least_narrow(centred, centres.factor, bias, codes, room.scores, *room.least)
+    else:
+        scores, keys = room.scores[:n], room.keys[:n]
+        np.dot(centred, centres.factor, out=scores)
+        kernels.two_least(
+            centred, bias, codes, scores, keys, room.infinite, squares, found, room.least_keys[2], room.least_keys[3]
+        )
+    return room.least[:, :n]
+
+
 def compare(table: Table, centres: Centres, rows: Rows, labels: NDArray, slack: NDArray) -> None:
     """Nearest centre of some rows, and how far centres may move before it can change; labels that tie stay."""
     from madbayes.engine import kernels
 
-    dtype, K = table.X.dtype, len(centres.A)
-    size, integer = max(64, TILE_ENTRIES // K), np.dtype(f"i{dtype.itemsize}")
-    size = min(size, len(labels))
-    scores, work = np.empty((size, K), dtype), np.empty((4, size), dtype)
-    infinite = np.array(np.inf, dtype).view(integer)[()]
-    for begin in range(0, len(labels), size):
-        end = min(begin + size, len(labels))
-        tile = slice(rows.start + begin, rows.start + end) if isinstance(rows, slice) else rows[begin:end]
-        X, n = table.X[tile], end - begin
-        centred = X - table.origin if table.origin.any() else X
-        np.dot(centred, centres.factor, out=scores[:n])
-        kernels.nearest_rows(
-            X,
-            centred,
-            table.weights[tile] if table.weights.size else table.weights,
+    X, (K, D) = table.X[rows], centres.A.shape
+    weights = table.weights[rows] if table.weights.size else table.weights
+    size = max(64, TILE_ENTRIES // (D if D <= NARROW else K))
+    room = Room.of(X.dtype, D, K, min(size, len(X)))
+    for begin in range(0, len(X), size):
+        tile = slice(begin, begin + size)
+        centred = X[tile] - table.origin if table.origin.any() else X[tile]
+        least = two_least(centred, centres, room)
+        kernels.decide_rows(
+            X[tile],
             centres.A,
-            centres.bias,
+            weights[tile],
             centres.codes,
             centres.limits,
-            scores[:n],
-            scores[:n].view(integer),
-            work[:, :n],
-            work[:, :n].view(integer),
-            infinite,
             centres.threshold,
-            labels[begin:end],
-            slack[begin:end],
+            *least,
+            labels[tile],
+            slack[tile],
         )
 
 
@@ -169,7 +199,7 @@ def assign(table: Table, run: Clusters, threshold: float, workers: Workers) -> A
     def one(rows: slice) -> None:
         pending = np.empty(rows.stop - rows.start, dtype=np.int64)
         used = kernels.pending_rows(labels[rows], run.shifts, slack[rows], pending)
-        if used == len(pending):
+        if used > MANY_PENDING * len(pending):
             compare(table, centres, rows, labels[rows], slack[rows])
         elif used:
             some = pending[:used] + rows.start

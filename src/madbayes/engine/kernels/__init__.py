@@ -6,12 +6,14 @@ Arguments are marked IN, OUT or INOUT; buffers belong to the caller.
 from madbayes.engine.kernels.clusters import (
     add_rows,
     collapsed_clusters,
+    decide_rows,
     move_rows,
-    nearest_rows,
     open_clusters,
     pending_rows,
     row_distances,
     squared_distance,
+    two_least,
+    two_least_narrow,
 )
 from madbayes.engine.kernels.codes import search_codes
 from madbayes.engine.kernels.collapsed import collapsed_rows
@@ -31,9 +33,9 @@ __all__ = [
     "collapsed_clusters",
     "collapsed_rows",
     "count_pairs",
+    "decide_rows",
     "give_feature",
     "move_rows",
-    "nearest_rows",
     "open_clusters",
     "open_features",
     "pending_rows",
@@ -45,4 +47,6 @@ __all__ = [
     "squared_distance",
     "sweep_bits",
     "take_residual",
+    "two_least",
+    "two_least_narrow",
 ]

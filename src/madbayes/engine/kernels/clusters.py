@@ -79,6 +79,48 @@ def two_least(X, bias, codes, scores, keys, infinite, squares, found, least_keys
         second_keys[n] = second if code < several else least
 
 
+@compiled(fastmath=REORDER)
+def two_least_narrow(X, factor, bias, codes, strip, squares, found, least, second):  # type: ignore[no-untyped-def]
+    """The same without a matrix product, which is not worth its name for a few columns.
+
+    Each loop goes over a strip of rows and does the same to all, so that the two least ones need no reduction.
+
+    X : IN (n, D), less an origin
+    factor : IN (D, K), minus twice the centres, less the same origin
+    bias, codes : IN (K,), as in two_least
+    strip : OUT (D + 1, rows of a strip), to work in
+    squares, found, least, second : OUT (n,), as in two_least, but as floats
+    """
+    (n_rows, D), nothing = X.shape, bias.dtype.type(0)
+    for begin in range(0, n_rows, strip.shape[1]):
+        end = min(begin + strip.shape[1], n_rows)
+        some, total, scores = X[begin:end], squares[begin:end], strip[D]
+        low, next_low, code = least[begin:end], second[begin:end], found[begin:end]
+        for n in range(end - begin):
+            square = nothing
+            for d in range(D):
+                square += some[n, d] * some[n, d]
+                strip[d, n] = some[n, d]
+            total[n] = square
+        for n in range(end - begin):
+            low[n], next_low[n] = np.inf, np.inf
+        for k in range(len(bias)):
+            number, constant, slope = codes[k], bias[k], factor[0, k]
+            for n in range(end - begin):
+                scores[n] = constant + total[n] + slope * strip[0, n]
+            for d in range(1, D):
+                slope = factor[d, k]
+                for n in range(end - begin):
+                    scores[n] += slope * strip[d, n]
+            for n in range(end - begin):
+                score, lowest, after = scores[n], low[n], next_low[n]
+                closer = score < lowest
+                other = lowest if closer else score
+                next_low[n] = other if other < after else after
+                low[n] = score if closer else lowest
+                code[n] = number if closer else code[n]
+
+
 @compiled()
 def take_slack(squares, least, second, weights, doubt, smallest, threshold, slack):  # type: ignore[no-untyped-def]
     """How far centres may move until another is nearer, or the nearest is too far.
@@ -110,24 +152,16 @@ def nearest_of(x, A, label):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def nearest_rows(
-    X, centred, weights, A, bias, codes, limits, scores, keys, work, work_keys, infinite, threshold, labels,
-    slack
-):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Nearest of K centres for each row, from products; by differences where rounding leaves a doubt.
+def decide_rows(X, A, weights, codes, limits, threshold, squares, found, least, second, labels, slack):  # type: ignore[no-untyped-def]
+    """Labels of rows as found; by differences where rounding leaves a doubt.
 
-    X : IN (n, D), and A : IN (K, D), as they are; centred : IN (n, D), rows less an origin
+    X : IN (n, D), and A : IN (K, D), as they are
     weights : IN (n,), or of length 0 when all rows weigh 1
-    bias, codes : IN (K,), as in two_least
-    limits : IN (2,), doubt and smallest, as in take_slack
-    scores, work : OUT (n, K) and (4, n), to work in; keys, work_keys : the same memory as integers
-    infinite : IN, what infinity is there
-    threshold : IN, squared distance times weight above which a row is too far
+    limits : IN (2,), doubt and smallest, as in take_slack; threshold : IN, as there
+    squares, found, least, second : IN (n,), and codes : IN (K,), as in two_least
     labels : INOUT (n,); a label stays where it is as near as any, -1 for none
     slack : OUT (n,); not positive where the label was in doubt, minus infinity where the row is too far
     """
-    squares, found, least, second = work[0], work[1], work[2], work[3]
-    two_least(centred, bias, codes, scores, keys, infinite, squares, found, work_keys[2], work_keys[3])
     take_slack(squares, least, second, weights, limits[0], limits[1], threshold, slack)
     for n in range(len(labels)):
         if slack[n] > 0.0:
