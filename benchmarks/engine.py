@@ -100,7 +100,7 @@ def k_features_iteration(n_jobs: int) -> None:
 
 def late_pass(table: partition.Table, run: partition.Clusters, workers: Workers) -> partition.Clusters:
     """Assign, open nothing, move the means."""
-    state = partition.assign(table, run, PRICE, workers)
+    state = partition.assign(table, run.A, run.assignment, run.shifts, PRICE, workers)
     state, _ = partition.open_pass(table, run.A, state, PRICE, None, np.inf, workers)
     return partition.fit(table, state, run.A, PRICE, workers, run)
 

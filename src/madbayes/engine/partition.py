@@ -8,7 +8,7 @@ A row is compared with the centres only when they have moved far enough to chang
 inequality says that its nearest centre is the same. Sums of clusters follow the rows that move.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,8 @@ class Centres(NamedTuple):
         """The bound on rounding errors is that of a product of D terms, whatever their order."""
         dtype, (K, D) = table.X.dtype, A.shape
         about, precision = (A - table.origin).astype(dtype), np.finfo(dtype)
-        bias = np.einsum("kd,kd->k", about, about, dtype=np.float64).astype(dtype)
+        with np.errstate(over="ignore"):  # rows whose squares overflow are in doubt, and compared by differences
+            bias = np.einsum("kd,kd->k", about, about, dtype=np.float64).astype(dtype)
         limits = np.array([(2 * D + 8) * precision.eps, precision.tiny / precision.eps], dtype=dtype)
         codes = np.arange(FIRST_CODE, FIRST_CODE + K, dtype=dtype)
         return cls(A, np.ascontiguousarray(-2 * about.T), bias, codes, limits, threshold)
@@ -88,7 +89,7 @@ class Room(NamedTuple):
     keys: NDArray  # the same memory as integers
     least: NDArray  # squares, codes of the nearest centres, and the two least distances
     least_keys: NDArray
-    infinite: np.integer  # what infinity is among integers
+    infinite: Any  # what infinity is among integers
 
     @classmethod
     def of(cls, dtype: np.dtype, D: int, K: int, n_rows: int) -> "Room":
@@ -109,7 +110,8 @@ def two_least(centred: NDArray, centres: Centres, room: Room) -> NDArray:
         kernels.two_least_narrow(centred, centres.factor, bias, codes, room.scores, *room.least)
     else:
         scores, keys = room.scores[:n], room.keys[:n]
-        np.dot(centred, centres.factor, out=scores)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.dot(centred, centres.factor, out=scores)
         kernels.two_least(
             centred, bias, codes, scores, keys, room.infinite, squares, found, room.least_keys[2], room.least_keys[3]
         )
@@ -173,11 +175,11 @@ class Clusters(NamedTuple):
     A: NDArray[np.float64]  # the means
     value: float  # the objective
     trace: list[float]  # the objective at the start and after each iteration
-    converged: bool = False
-    sse: float = 0.0  # the squared error alone
-    sums: Sums | None = None
-    slack: NDArray[np.float64] | None = None  # as in Assignment, for the centres before the last shift
-    shifts: NDArray[np.float64] | None = None  # what this shift takes off the slack of the rows of each cluster
+    converged: bool
+    sse: float  # the squared error alone
+    sums: Sums
+    slack: NDArray[np.float64]  # as in Assignment, for the centres before they were last moved
+    shifts: NDArray[np.float64]  # what moving them takes off the slack of the rows of each cluster
 
     @property
     def K(self) -> int:
@@ -185,20 +187,27 @@ class Clusters(NamedTuple):
         return len(self.A)
 
     @property
+    def assignment(self) -> Assignment:
+        """Where the rows are, as the last pass left it."""
+        return Assignment(self.labels, self.slack)
+
+    @property
     def iterations(self) -> int:
         """Passes over the rows."""
         return len(self.trace) - 1
 
 
-def assign(table: Table, run: Clusters, threshold: float, workers: Workers) -> Assignment:
-    """The nearest centre of every row, looking only at rows for which it may have changed."""
+def assign(
+    table: Table, A: NDArray, before: Assignment, shifts: NDArray, threshold: float, workers: Workers
+) -> Assignment:
+    """The nearest centre of every row, looking only at rows for which it may have changed with these shifts."""
     from madbayes.engine import kernels
 
-    centres, labels, slack = Centres.of(table, run.A, threshold), run.labels.copy(), run.slack.copy()
+    centres, labels, slack = Centres.of(table, A, threshold), before.labels.copy(), before.slack.copy()
 
     def one(rows: slice) -> None:
         pending = np.empty(rows.stop - rows.start, dtype=np.int64)
-        used = kernels.pending_rows(labels[rows], run.shifts, slack[rows], pending)
+        used = kernels.pending_rows(labels[rows], shifts, slack[rows], pending)
         if used > MANY_PENDING * len(pending):
             compare(table, centres, rows, labels[rows], slack[rows])
         elif used:
@@ -291,8 +300,8 @@ def fit(
     Moving a centre to the mean lowers the squared error by the weight of its rows times the squared shift. ``run`` is
     where the rows come from, the first centres of A being its own.
     """
-    moved = None if run is None else np.flatnonzero(state.labels != run.labels)
-    if run is None or moved is None or is_stale(run, len(moved)):
+    moved = np.empty(0, dtype=np.int64) if run is None else np.flatnonzero(state.labels != run.labels)
+    if run is None or is_stale(run, len(moved)):
         sums = fresh_sums(table, state.labels, A, workers)
         error = sums.error
     else:
@@ -311,16 +320,15 @@ def fit(
 
 def is_stale(run: Clusters, n_moved: int) -> bool:
     """Whether sums have to be taken afresh: for speed, or so that rounding errors do not add up."""
-    if run.sums is None or n_moved > MANY_MOVES * len(run.labels):
-        return True
-    return run.sums.age >= FRESH_PASSES or run.sse < FRESH_SHARE * run.sums.error
+    old = run.sums.age >= FRESH_PASSES or run.sse < FRESH_SHARE * run.sums.error
+    return old or n_moved > MANY_MOVES * len(run.labels)
 
 
 def afresh(table: Table, run: Clusters, penalty: float, workers: Workers) -> Clusters:
     """The same clusters; sums and the squared error taken from the rows."""
-    if run.sums is None or run.sums.age == 0:
+    if run.sums.age == 0:
         return run
-    fresh = fit(table, Assignment(run.labels, run.slack), run.A, penalty, workers)
+    fresh = fit(table, run.assignment, run.A, penalty, workers)
     return fresh._replace(trace=[*run.trace[:-1], fresh.value], converged=run.converged)
 
 
@@ -402,9 +410,8 @@ def start(table: Table, A: NDArray | None, penalty: float, workers: Workers) -> 
     if A is None:
         together, origin = Assignment(np.zeros(N, dtype=np.int64), np.zeros(N)), table.origin.astype(np.float64)
         return fit(table, together, origin[None], penalty, workers)
-    A, nowhere = np.asarray(A, dtype=np.float64), np.full(N, -1)
-    run = Clusters(nowhere, A, np.inf, [], slack=np.zeros(N), shifts=np.zeros(len(A)))
-    return fit(table, assign(table, run, np.inf, workers), A, penalty, workers)
+    A, nowhere = np.asarray(A, dtype=np.float64), Assignment(np.full(N, -1), np.zeros(N))
+    return fit(table, assign(table, A, nowhere, np.zeros(len(A)), np.inf, workers), A, penalty, workers)
 
 
 def dp_means(
@@ -423,10 +430,9 @@ def dp_means(
     def threshold(K: int) -> float:
         return opening_threshold(penalty) if cap > K else np.inf
 
-    run = start(table, A, penalty, workers)
-    run = forgetful(run)
+    run = forgetful(start(table, A, penalty, workers))  # as the start was without a threshold
     while not run.converged and run.iterations < max_iter:
-        state = assign(table, run, threshold(run.K), workers)
+        state = assign(table, run.A, run.assignment, run.shifts, threshold(run.K), workers)
         state, opened = open_pass(table, run.A, state, penalty, order, cap, workers)
         if not len(opened) and np.array_equal(state.labels, run.labels):
             run = run._replace(trace=[*run.trace, run.value], converged=True)
@@ -447,7 +453,7 @@ def k_means(table: Table, A: NDArray, *, max_iter: int = 300, workers: Workers) 
     """The run of :func:`madbayes.paper.k_means`, with the same labels."""
     K, run = len(A), _refill(table, len(A), start(table, A, 0.0, workers), workers)
     while not run.converged and run.iterations < max_iter:
-        state = assign(table, run, np.inf, workers)
+        state = assign(table, run.A, run.assignment, run.shifts, np.inf, workers)
         if np.array_equal(state.labels, run.labels):
             run = run._replace(trace=[*run.trace, run.value], converged=True)
         else:
