@@ -55,6 +55,19 @@ def test_squares_may_leave_the_range_of_single_precision(scale, seed, D):
     assert_array_equal(nearest(X, A), nearest(X.astype(np.float64), A))
 
 
+@pytest.mark.parametrize("D", [2, 20])
+def test_squares_that_just_overflow(D, seed):
+    """Rows and centres of nearly the same length, on both sides of the largest number."""
+    rng = np.random.default_rng(seed)
+    directions = rng.normal(size=(40, D))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    longest = float(np.finfo(np.float32).max)
+    X = np.concatenate([np.sqrt(share * longest) * directions for share in (0.1, 0.3, 0.6, 0.9, 1.1)])
+    A = np.concatenate([X[3::7], X[5::7] * 1.1])
+    X = X.astype(np.float32)
+    assert_array_equal(nearest(X, A), squared_distances(X.astype(np.float64), A).argmin(axis=1))
+
+
 def table_of(X, weighted=False):
     return partition.Table.of(X, np.random.default_rng(0).integers(1, 4, size=len(X)) if weighted else None)
 

@@ -20,7 +20,7 @@ from madbayes.paper.result import RELATIVE_GAIN, rounding_error
 # Rows that are compared with each other when clusters are opened.
 CHUNK = 512
 # Distances of a tile of rows: about this many, so that they stay in the cache.
-TILE_ENTRIES = 2**16
+TILE_ENTRIES = 2**17
 # Tables of at most so many columns go without a matrix product, in strips of rows.
 NARROW, STRIP = 4, 512
 # Sums that followed moves are taken afresh when more than this share of the rows moves, ...
@@ -67,7 +67,7 @@ class Centres(NamedTuple):
     factor: NDArray  # D x K, minus twice the centres, about the origin
     bias: NDArray  # their squares
     codes: NDArray
-    limits: NDArray  # what rounding may do: a share of the squares, and the squares for which that holds
+    limits: NDArray  # what rounding may do: a share of the squares, if they are between these two
     threshold: float  # squared distance times weight above which a row is too far
 
     @classmethod
@@ -75,9 +75,13 @@ class Centres(NamedTuple):
         """The bound on rounding errors is that of a product of D terms, whatever their order."""
         dtype, (K, D) = table.X.dtype, A.shape
         about, precision = (A - table.origin).astype(dtype), np.finfo(dtype)
-        with np.errstate(over="ignore"):  # rows whose squares overflow are in doubt, and compared by differences
-            bias = np.einsum("kd,kd->k", about, about, dtype=np.float64).astype(dtype)
-        limits = np.array([(2 * D + 8) * precision.eps, precision.tiny / precision.eps], dtype=dtype)
+        squares = np.einsum("kd,kd->k", about, about, dtype=np.float64)
+        largest = (
+            precision.max / 8 if squares.max() < precision.max / 8 else 0.0
+        )  # where squares overflow, all is doubt
+        limits = np.array([(2 * D + 8) * precision.eps, precision.tiny / precision.eps, largest], dtype=dtype)
+        with np.errstate(over="ignore"):
+            bias = squares.astype(dtype)
         codes = np.arange(FIRST_CODE, FIRST_CODE + K, dtype=dtype)
         return cls(A, np.ascontiguousarray(-2 * about.T), bias, codes, limits, threshold)
 
@@ -229,7 +233,7 @@ def distances_to(table: Table, A: NDArray, labels: NDArray, workers: Workers) ->
     """Squared distance of each row to the centre of its label, by differences."""
     from madbayes.engine import kernels
 
-    distances = np.empty(len(labels))
+    labels, distances = labels.astype(np.int64, copy=False), np.empty(len(labels))
     workers.map(
         lambda rows: kernels.row_distances(table.X[rows], A, labels[rows], distances[rows]),
         table.blocks,
@@ -250,6 +254,8 @@ def squared_error(table: Table, A: NDArray, labels: NDArray, workers: Workers) -
 def fresh_sums(table: Table, labels: NDArray, A: NDArray, workers: Workers) -> Sums:
     """Sums over the rows of each cluster; their error is about the centres A."""
     from madbayes.engine import kernels
+
+    labels = labels.astype(np.int64, copy=False)
 
     def one(rows: slice) -> tuple[NDArray, NDArray, NDArray, float]:
         sums, sizes, counts = np.zeros(A.shape), np.zeros(len(A)), np.zeros(len(A), dtype=np.int64)

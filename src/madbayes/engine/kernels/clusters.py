@@ -67,14 +67,16 @@ def two_least(X, bias, codes, scores, keys, infinite, squares, found, least_keys
     for n in range(n_rows):
         least = infinite
         for k in range(K):
-            least = min(least, keys[n, k])
+            key = keys[n, k]
+            least = key if key < least else least
         least_keys[n] = least
     for n in range(n_rows):
         least, second, code = least_keys[n], infinite, nothing
         for k in range(K):
             key = keys[n, k]
             code += codes[k] if key <= least else nothing
-            second = min(second, key if key > least else infinite)
+            other = key if key > least else infinite
+            second = other if other < second else second
         found[n] = code
         second_keys[n] = second if code < several else least
 
@@ -122,22 +124,25 @@ def two_least_narrow(X, factor, bias, codes, strip, squares, found, least, secon
 
 
 @compiled()
-def take_slack(squares, least, second, weights, doubt, smallest, threshold, slack):  # type: ignore[no-untyped-def]
+def take_slack(squares, least, second, weights, limits, threshold, slack):  # type: ignore[no-untyped-def]
     """How far centres may move until another is nearer, or the nearest is too far.
 
     squares, least, second : IN (n,), of a row, and from it to the two nearest centres
     weights : IN (n,), or of length 0 when all rows weigh 1
-    doubt : IN, share of the squares that rounding may have changed; smallest : IN, squares too small for a share
+    limits : IN (3,), share of the squares that rounding may have changed; squares too small for that, and too large
     threshold : IN, squared distance times weight above which a row is too far
     slack : OUT (n,); not a positive number where one of the two is in doubt now
     """
+    doubt, smallest, largest = limits[0], limits[1], limits[2]
     nothing, share, reach = squares.dtype.type(0), squares.dtype.type(1) - doubt, np.sqrt(threshold)
     for n in range(len(slack)):
         error = doubt * (squares[n] + np.abs(least[n]) + smallest)
         nearest = np.sqrt(np.abs(least[n]) + error)
-        others = np.sqrt(max(share * second[n] - error, nothing))
+        apart = share * second[n] - error
+        others = np.sqrt(apart if apart > nothing else nothing)
         limit = reach / np.sqrt(weights[n]) if weights.size else reach
-        slack[n] = SURE * (min(others, limit) - nearest)
+        room = SURE * ((others if others < limit else limit) - nearest)
+        slack[n] = room if squares[n] < largest else 0.0
 
 
 @compiled(fastmath=REORDER)
@@ -157,12 +162,12 @@ def decide_rows(X, A, weights, codes, limits, threshold, squares, found, least, 
 
     X : IN (n, D), and A : IN (K, D), as they are
     weights : IN (n,), or of length 0 when all rows weigh 1
-    limits : IN (2,), doubt and smallest, as in take_slack; threshold : IN, as there
+    limits : IN (3,), and threshold : IN, as in take_slack
     squares, found, least, second : IN (n,), and codes : IN (K,), as in two_least
     labels : INOUT (n,); a label stays where it is as near as any, -1 for none
     slack : OUT (n,); not positive where the label was in doubt, minus infinity where the row is too far
     """
-    take_slack(squares, least, second, weights, limits[0], limits[1], threshold, slack)
+    take_slack(squares, least, second, weights, limits, threshold, slack)
     for n in range(len(labels)):
         if slack[n] > 0.0:
             labels[n] = np.int64(found[n] - codes[0])
