@@ -68,6 +68,33 @@ def test_squares_that_just_overflow(D, seed):
     assert_array_equal(nearest(X, A), squared_distances(X.astype(np.float64), A).argmin(axis=1))
 
 
+@given(data=st.data(), D=columns, step=st.sampled_from([0.0, 1e-9, 0.25, 1.0]))
+def test_nearest_remembers_nothing_that_is_not_so(data, D, step):
+    """Called with other centres, moved a little or not, in another order, more of them: always the first of several."""
+    X, A = data.draw(numbers(20, D)).astype(np.float64), data.draw(numbers(4, D)).astype(np.float64)
+    known = partition.Nearest(X)
+    orders = data.draw(st.lists(st.permutations(range(4)), min_size=1, max_size=3))
+    for order in orders:
+        A = A[list(order)] + step * data.draw(numbers(4, D))
+        assert_array_equal(known(A, ALONE), nearest(X, A))
+    more = np.vstack([A, X[:1]])
+    assert_array_equal(known(more, ALONE), nearest(X, more))
+
+
+def test_nearest_looks_only_at_rows_in_doubt(monkeypatch, seed):
+    rng = np.random.default_rng(seed)
+    X, A = rng.normal(size=(500, 6)), rng.normal(size=(4, 6))
+    known = partition.Nearest(X)
+    known(A, ALONE)
+    looked = []
+    compare = partition.compare
+    monkeypatch.setattr(partition, "compare", lambda *all: (looked.append(len(all[3])), compare(*all)))
+    expected = nearest(X, A[::-1] + 1e-6)
+    assert_array_equal(known(A[::-1] + 1e-6, ALONE), expected)
+    assert looked[0] == 500
+    assert sum(looked[1:]) < 10
+
+
 def table_of(X, weighted=False):
     return partition.Table.of(X, np.random.default_rng(0).integers(1, 4, size=len(X)) if weighted else None)
 

@@ -147,14 +147,6 @@ def compare(table: Table, centres: Centres, rows: Rows, labels: NDArray, slack: 
         )
 
 
-def nearest(X: NDArray, A: NDArray, workers: Workers) -> NDArray[np.int32]:
-    """The nearest centre of every row; the first of several."""
-    table, labels, slack = Table.of(X, None), np.full(len(X), -1), np.empty(len(X))
-    centres = Centres.of(table, np.asarray(A, dtype=np.float64))
-    workers.map(lambda rows: compare(table, centres, rows, labels[rows], slack[rows]), table.blocks)
-    return labels.astype(np.int32)
-
-
 class Assignment(NamedTuple):
     """Where the rows are."""
 
@@ -227,6 +219,50 @@ def compared(table: Table, centres: Centres, rows: Rows, labels: NDArray) -> Ass
     state = Assignment(labels.copy(), np.empty(len(labels)))
     compare(table, centres, rows, *state)
     return state
+
+
+def nowhere(n_rows: int) -> Assignment:
+    """Rows without labels."""
+    return Assignment(np.full(n_rows, -1), np.zeros(n_rows))
+
+
+def moved_by(A: NDArray, B: NDArray) -> NDArray[np.float64]:
+    """The distance of each centre in A from that in B."""
+    return np.sqrt(((A - B) ** 2).sum(axis=1))
+
+
+class Nearest:
+    """The nearest centre of every row of a table, the first of several.
+
+    When it is called again with nearly the same centres, in whatever order, it looks only at rows in doubt.
+    """
+
+    def __init__(self, X: NDArray) -> None:
+        self.table, self.state, self.A = Table.of(X, None), nowhere(len(X)), np.empty((0, X.shape[1]))
+
+    def __call__(self, A: NDArray, workers: Workers) -> NDArray[np.int32]:
+        """Labels for the centres A."""
+        A = np.asarray(A, dtype=np.float64)
+        self.state = assign(self.table, A, self._known(A), np.zeros(len(A)), np.inf, workers)
+        self.A = A
+        return self.state.labels.astype(np.int32)
+
+    def _known(self, A: NDArray) -> Assignment:
+        """What is left to say from the last call; no label where it is in doubt."""
+        if A.shape != self.A.shape:
+            return nowhere(len(self.table.X))
+        resorted = np.empty(len(A), dtype=np.intp)
+        resorted[np.lexsort(A.T)] = np.lexsort(self.A.T)
+        match = min((np.arange(len(A)), resorted), key=lambda match: moved_by(A, self.A[match]).max())
+        shifts = moved_by(A, self.A[match])
+        labels = np.argsort(match)[self.state.labels]
+        slack = self.state.slack - (shifts + shifts.max())[labels]
+        return Assignment(np.where(slack > 0, labels, -1), slack)
+
+
+def nearest(X: NDArray, A: NDArray, workers: Workers) -> NDArray[np.int32]:
+    """The nearest centre of every row; the first of several."""
+    return Nearest(X)(A, workers)
 
 
 def distances_to(table: Table, A: NDArray, labels: NDArray, workers: Workers) -> NDArray[np.float64]:
@@ -416,8 +452,8 @@ def start(table: Table, A: NDArray | None, penalty: float, workers: Workers) -> 
     if A is None:
         together, origin = Assignment(np.zeros(N, dtype=np.int64), np.zeros(N)), table.origin.astype(np.float64)
         return fit(table, together, origin[None], penalty, workers)
-    A, nowhere = np.asarray(A, dtype=np.float64), Assignment(np.full(N, -1), np.zeros(N))
-    return fit(table, assign(table, A, nowhere, np.zeros(len(A)), np.inf, workers), A, penalty, workers)
+    A = np.asarray(A, dtype=np.float64)
+    return fit(table, assign(table, A, nowhere(N), np.zeros(len(A)), np.inf, workers), A, penalty, workers)
 
 
 def dp_means(

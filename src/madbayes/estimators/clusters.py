@@ -10,6 +10,7 @@ from sklearn.base import ClusterMixin
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.partition import (
     Clusters,
+    Nearest,
     Table,
     cluster_means,
     collapsed_dp_means,
@@ -322,8 +323,16 @@ class DPMeans(ClusterEstimator):
         labels = assigned if assigned.ndim == 1 else assigned.argmax(axis=1)
         return squared_error(Table.of(problem.X, problem.sample_weight), as_float64(A), labels, problem.workers)
 
+    def _settle_in_order(self, problem: Problem, objective: Objective, A: NDArray) -> State:
+        self._nearest = Nearest(problem.X)  # the means hardly change from here on
+        try:
+            return super()._settle_in_order(problem, objective, A)
+        finally:
+            del self._nearest
+
     def _assign(self, X: NDArray, A: NDArray, workers: Workers) -> NDArray:
-        return nearest(X, A, workers)
+        known = getattr(self, "_nearest", None)
+        return nearest(X, A, workers) if known is None else known(A, workers)
 
     def _refit(self, problem: Problem, objective: Objective, assigned: NDArray, A: NDArray) -> NDArray:
         return cluster_means(Table.of(problem.X, problem.sample_weight), assigned, len(A), problem.workers)
