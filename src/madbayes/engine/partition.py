@@ -28,7 +28,7 @@ MANY_MOVES = 0.0625
 # ... after so many passes, or when the squared error has come down to this share: rounding errors stay what they were.
 FRESH_PASSES, FRESH_SHARE = 16, 0.01
 # When more than this share of a block has to be looked at, gathering those rows takes longer than looking at all.
-MANY_PENDING = 0.5
+MANY_PENDING = 0.75
 # What the centres are numbered from in the kernel: the sum of two numbers is not a number of one.
 FIRST_CODE = 2**20
 
@@ -54,6 +54,11 @@ class Table(NamedTuple):
         mean = some.mean(axis=0)
         origin = np.where(np.abs(mean) > 4 * some.std(axis=0), mean, 0.0).astype(X.dtype)
         return cls(X, origin, weights, row_blocks(len(X), max(16, X.shape[1])))
+
+    def take(self, rows: Rows) -> tuple[NDArray, NDArray]:
+        """Some rows, and their weights."""
+        X = self.X[rows] if isinstance(rows, slice) else self.X.take(rows, axis=0)  # ten times as fast as an index
+        return X, self.weights[rows] if self.weights.size else self.weights
 
     def mean(self) -> NDArray:
         """The weighted mean of all rows."""
@@ -126,8 +131,8 @@ def compare(table: Table, centres: Centres, rows: Rows, labels: NDArray, slack: 
     """Nearest centre of some rows, and how far centres may move before it can change; labels that tie stay."""
     from madbayes.engine import kernels
 
-    X, (K, D) = table.X[rows], centres.A.shape
-    weights = table.weights[rows] if table.weights.size else table.weights
+    X, weights = table.take(rows)
+    K, D = centres.A.shape
     size = max(64, TILE_ENTRIES // (D if D <= NARROW else K))
     room = Room.of(X.dtype, D, K, min(size, len(X)))
     for begin in range(0, len(X), size):
@@ -416,7 +421,7 @@ def _open_chunk(
     """Let some rows open clusters one after the other, and join those; returns which did."""
     from madbayes.engine import kernels
 
-    X, weights = table.X[rows], table.weights[rows] if table.weights.size else table.weights
+    X, weights = table.take(rows)
     labels, distances, opened = state.labels[rows].copy(), np.empty(len(X)), np.empty(room, dtype=np.int64)
     kernels.row_distances(X, A, labels, distances)
     used = kernels.open_clusters(X, weights, labels, distances, *limits, len(A), opened)
