@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from madbayes import paper
-from madbayes.engine import allocation, partition
+from madbayes.engine import allocation, centres, partition
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.seeding import seed_clusters, seed_features
 
@@ -51,7 +51,7 @@ def blocks(request, monkeypatch):
     if request.param is not None:
         small = partial(small_blocks, size=request.param)
         monkeypatch.setattr(allocation, "row_blocks", small)
-        monkeypatch.setattr(partition, "row_blocks", small)
+        monkeypatch.setattr(centres, "row_blocks", small)
 
 
 def small_blocks(n_rows, n_columns, size):

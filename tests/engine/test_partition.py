@@ -11,12 +11,12 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from madbayes import paper
-from madbayes.engine import partition
+from madbayes.engine import centres, partition
 from madbayes.engine.blocks import Workers
 from madbayes.paper.clusters import assign_or_open, squared_distances
 
 ALONE = Workers(1)
-nearest = partial(partition.nearest, workers=ALONE)
+nearest = partial(centres.nearest, workers=ALONE)
 columns = st.sampled_from([1, 2, 3, 4, 5, 8])  # with a matrix product or without
 whole = st.integers(-3, 3)
 
@@ -43,7 +43,7 @@ def test_blocks_of_rows_do_not_change_the_clusters(monkeypatch, seed, D):
     X, A = rng.normal(size=(1500, D)), rng.normal(size=(4, D))
     whole_table = nearest(X, A)
     assert_array_equal(whole_table, squared_distances(X, A).argmin(axis=1))
-    monkeypatch.setattr(partition, "row_blocks", lambda n_rows, _: [slice(i, i + 4) for i in range(0, n_rows, 4)])
+    monkeypatch.setattr(centres, "row_blocks", lambda n_rows, _: [slice(i, i + 4) for i in range(0, n_rows, 4)])
     assert_array_equal(nearest(X, A), whole_table)
 
 
@@ -72,7 +72,7 @@ def test_squares_that_just_overflow(D, seed):
 def test_nearest_remembers_nothing_that_is_not_so(data, D, step):
     """Called with other centres, moved a little or not, in another order, more of them: always the first of several."""
     X, A = data.draw(numbers(20, D)).astype(np.float64), data.draw(numbers(4, D)).astype(np.float64)
-    known = partition.Nearest(X)
+    known = centres.Nearest(X)
     orders = data.draw(st.lists(st.permutations(range(4)), min_size=1, max_size=3))
     for order in orders:
         A = A[list(order)] + step * data.draw(numbers(4, D))
@@ -84,11 +84,11 @@ def test_nearest_remembers_nothing_that_is_not_so(data, D, step):
 def test_nearest_looks_only_at_rows_in_doubt(monkeypatch, seed):
     rng = np.random.default_rng(seed)
     X, A = rng.normal(size=(500, 6)), rng.normal(size=(4, 6))
-    known = partition.Nearest(X)
+    known = centres.Nearest(X)
     known(A, ALONE)
     looked = []
-    compare = partition.compare
-    monkeypatch.setattr(partition, "compare", lambda *all: (looked.append(len(all[3])), compare(*all)))
+    compare = centres.compare
+    monkeypatch.setattr(centres, "compare", lambda *all: (looked.append(len(all[3])), compare(*all)))
     expected = nearest(X, A[::-1] + 1e-6)
     assert_array_equal(known(A[::-1] + 1e-6, ALONE), expected)
     assert looked[0] == 500

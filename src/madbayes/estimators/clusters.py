@@ -8,17 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 
 from madbayes.engine.blocks import Workers, row_blocks
-from madbayes.engine.partition import (
-    Clusters,
-    Nearest,
-    Table,
-    cluster_means,
-    collapsed_dp_means,
-    dp_means,
-    k_means,
-    nearest,
-    squared_error,
-)
+from madbayes.engine.centres import Nearest, Table, nearest
+from madbayes.engine.partition import Clusters, cluster_means, collapsed_dp_means, dp_means, k_means, squared_error
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
