@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 OLDEST_PYTHON ?= python3.11
 OLDEST_VENV ?= .venv-oldest
+PDC_PYTHON ?= python3.11
 
 BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install -q --disable-pip-version-check
@@ -11,6 +12,9 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # pyparsing is held back for matplotlib 3.8, whose calls later ones deprecate.
 OLDEST := "numpy==1.26.*" "scipy==1.11.*" "scikit-learn==1.6.*" "numba==0.59.*" "matplotlib==3.8.*" "pandas==2.1.*" "polars==1.0.*" \
 	"pyparsing==3.1.*"
+# What madbayes is measured against, each in an environment of its own; pdc-dp-means needs an old scikit-learn.
+PDC := pdc-dp-means==0.0.8 scikit-learn==1.2.2 numpy==1.24.4
+HDBSCAN := hdbscan==0.8.44
 
 # $(call make-venv,python,folder,variable): stops with advice where that python is missing or too old.
 define make-venv
@@ -31,7 +35,7 @@ help:
 	@echo "make test         ruff, mypy, and the tests with their coverage"
 	@echo "make lint         ruff and mypy only"
 	@echo "make test-oldest  the tests on the oldest supported dependencies (OLDEST_PYTHON=python3.11)"
-	@echo "make bench        the engine against named baselines, as a table of ratios"
+	@echo "make bench        the engine and whole fits against named baselines, as tables (PDC_PYTHON=python3.11)"
 	@echo "make equations    write docs/equations.md from the docstrings"
 	@echo "make clean        remove environments, caches and what the demo wrote"
 	@echo "PYTHON=python3.12 chooses the Python, VENV=folder the place of its environment."
@@ -55,18 +59,20 @@ test-oldest: $(OLDEST_VENV)/.installed-oldest
 	@echo "Running the tests on the oldest supported dependencies"
 	@$(PYTEST) $(OLDEST_VENV)/bin/python -m pytest -q -n auto
 
-bench: $(VENV)/.installed-dev
+bench: $(VENV)/.installed-dev .venv-pdc/.installed .venv-hdbscan/.installed
 	@echo "Running benchmarks/engine.py (some minutes); an idle machine gives better figures"
 	@$(BIN)/python benchmarks/engine.py
+	@echo "Running benchmarks/peers.py (about ten minutes)"
+	@$(BIN)/python benchmarks/peers.py
 
 equations: $(VENV)/.made
 	@echo "Writing docs/equations.md"
 	@$(BIN)/python tools/equations.py
 
 clean:
-	@echo "Removing .venv, .venv-oldest, caches, build outputs and demo/"
-	@rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build dist demo
-	@find src tests tools examples experiments -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "Removing .venv, .venv-oldest, .venv-pdc, .venv-hdbscan, caches, build outputs and demo/"
+	@rm -rf .venv .venv-oldest .venv-pdc .venv-hdbscan .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build dist demo
+	@find src tests tools examples experiments benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written when its step has succeeded, so that the next run starts where this one ended.
 $(VENV)/.made:
@@ -83,4 +89,21 @@ $(VENV)/.installed-%: $(VENV)/.made pyproject.toml
 $(OLDEST_VENV)/.installed-oldest: $(OLDEST_VENV)/.made pyproject.toml Makefile
 	@echo "Installing madbayes[dev] with the oldest supported dependencies into $(OLDEST_VENV)"
 	@$(OLDEST_VENV)/bin/python $(PIP_INSTALL) -e ".[dev]" $(OLDEST)
+	@touch $@
+
+.venv-pdc/.made:
+	@$(PDC_PYTHON) -c "import sys; sys.exit(sys.version_info[:2] != (3, 11))" 2>/dev/null || { echo "pdc-dp-means and the scikit-learn it needs exist for Python 3.11 at most, and madbayes begins there: name a Python 3.11 with make $(MAKECMDGOALS) PDC_PYTHON=..., or run $(BIN)/python benchmarks/engine.py, which needs no other library" >&2; exit 1; }
+	$(call make-venv,$(PDC_PYTHON),.venv-pdc,PDC_PYTHON)
+
+.venv-hdbscan/.made:
+	$(call make-venv,$(PYTHON),.venv-hdbscan,PYTHON)
+
+.venv-pdc/.installed: .venv-pdc/.made Makefile
+	@echo "Installing $(PDC) into .venv-pdc"
+	@.venv-pdc/bin/python $(PIP_INSTALL) $(PDC)
+	@touch $@
+
+.venv-hdbscan/.installed: .venv-hdbscan/.made Makefile
+	@echo "Installing $(HDBSCAN) into .venv-hdbscan"
+	@.venv-hdbscan/bin/python $(PIP_INSTALL) $(HDBSCAN)
 	@touch $@

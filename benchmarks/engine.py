@@ -17,6 +17,7 @@ from madbayes import DPMeans, paper
 from madbayes.datasets import make_linear_gaussian
 from madbayes.engine import allocation, partition
 from madbayes.engine.blocks import Workers
+from madbayes.engine.kernels import Limits
 from madbayes.engine.seeding import seed_features
 
 PENALTY = 200.0  # for the restarts: finds 4 to 11 features
@@ -88,11 +89,11 @@ def k_features_iteration(n_jobs: int) -> None:
     X = Z.astype(np.float32) @ A
     X += 0.5 * rng.standard_normal((N, D), dtype=np.float32)
     table = allocation.Table.of(X, None)
-    runs = allocation.Runs.of([(Z.astype(np.uint8), A)], K)
-    Zf = Z.astype(np.float32)
+    state = allocation.State.of((Z.astype(np.uint8), A), K)
+    limits, Zf = Limits(K, 0, 0.0, np.inf, 0.0, 1e-12), Z.astype(np.float32)
     with Workers(n_jobs) as workers:
-        allocation.advance(table, runs, None, K, workers)
-        ours = seconds(lambda: allocation.advance(table, runs, None, K, workers))
+        allocation.advance(table, state, limits, workers)
+        ours = seconds(lambda: allocation.advance(table, state, limits, workers))
     with threadpool_limits(n_jobs, user_api="blas"):
         products = seconds(lambda: (X @ A.T, Zf.T @ X))
     row("K-features iteration, N=1e6 D=100 K=16 float32", ours, products, "the products XA' and Z'X", faster=False)

@@ -4,13 +4,16 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from madbayes import paper
-from madbayes.engine import allocation, centres, partition
+from madbayes.engine import allocation, centres, covariance, partition
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.seeding import seed_clusters, seed_features
+from madbayes.model import CRP, FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
+from madbayes.model.likelihoods import cluster_scatters, least_squares, mahalanobis
+from madbayes.model.priors import one_hot
 
 ALONE = Workers(1)
 
@@ -52,6 +55,8 @@ def blocks(request, monkeypatch):
         small = partial(small_blocks, size=request.param)
         monkeypatch.setattr(allocation, "row_blocks", small)
         monkeypatch.setattr(centres, "row_blocks", small)
+        monkeypatch.setattr(covariance, "row_blocks", small)
+        monkeypatch.setattr(covariance, "CHUNK", request.param)
 
 
 def small_blocks(n_rows, n_columns, size):
@@ -145,6 +150,154 @@ def test_k_means(K, weighted, seed, blocks):
     np.testing.assert_array_equal(A, paper.seed_clusters(X, K, random_state=seed, sample_weight=weight))
     expected = paper.k_means(X, A, sample_weight=weight)
     assert_same_clusters(partition.k_means(partition.Table.of(X, weight), A, workers=ALONE), expected)
+
+
+WIDE = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, 0.2], [0.0, 0.2, 0.5]])
+LIKELIHOODS = {
+    "learned": FullCovarianceGaussian(40 * WIDE, 50.0),
+    "one known": KnownCovarianceGaussian(WIDE),
+    "known slots": KnownCovarianceGaussian(np.stack([WIDE, np.eye(3), 3 * np.eye(3), WIDE / 2, WIDE[::-1, ::-1]])),
+}
+likelihoods = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+
+
+def assert_same_covariance_clusters(run, expected):
+    np.testing.assert_array_equal(one_hot(run.labels, run.K), expected.Z)
+    for found, part in zip(run.A, expected.A, strict=True):
+        np.testing.assert_allclose(found, part, rtol=1e-9, atol=1e-9)
+    assert (run.iterations, run.converged) == (expected.iterations, expected.converged)
+    assert run.value == pytest.approx(expected.value, rel=1e-9, abs=1e-12)
+    np.testing.assert_allclose(run.trace, expected.trace, rtol=1e-9, atol=1e-12)
+
+
+def long_clusters(seed, N=120):
+    """Rows of a few clusters that are long in different directions."""
+    rng = np.random.default_rng(seed)
+    labels, shapes = rng.integers(4, size=N), rng.normal(size=(4, 3, 3)) * [1.5, 0.5, 0.1]
+    return (3 * rng.normal(size=(4, 3)))[labels] + np.einsum("nde,ne->nd", shapes[labels], rng.normal(size=(N, 3)))
+
+
+@weighted
+@likelihoods
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize(("penalty", "cap"), [(0.05, None), (0.4, None), (6.0, None), (0.4, 3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_covariance_dp_means(likelihood, penalty, cap, shuffled, weighted, seed, blocks):
+    X = long_clusters(seed)
+    options = {
+        "order": np.random.default_rng(seed).permutation(len(X)) if shuffled else None,
+        "max_clusters": cap,
+        "sample_weight": weights_for(weighted, len(X)),
+    }
+    expected = paper.covariance_dp_means(X, penalty, likelihood, **options)
+    run = covariance.covariance_dp_means(X, penalty, likelihood, workers=ALONE, **options)
+    assert_same_covariance_clusters(run, expected)
+    assert expected.K > 1 or penalty == 6.0
+
+
+@likelihoods
+@pytest.mark.parametrize("max_iter", [0, 1, 2, 300])
+@pytest.mark.parametrize("far", [0.0, 1e3])
+def test_covariance_dp_means_from_given_means(likelihood, max_iter, far, blocks):
+    X = long_clusters(1)
+    start = X[:4] + far
+    expected = paper.covariance_dp_means(X, 2.0, likelihood, start, max_iter=max_iter)
+    run = covariance.covariance_dp_means(X, 2.0, likelihood, start, max_iter=max_iter, workers=ALONE)
+    assert_same_covariance_clusters(run, expected)
+
+
+def test_known_covariances_that_no_row_uses_keep_their_place(blocks):
+    X = np.array([[0.0], [0.1], [50.0], [50.1]])
+    likelihood = KnownCovarianceGaussian(np.array([[[1.0]], [[2.0]], [[3.0]]]))
+    start = np.array([[0.0], [1e4], [50.0]])
+    run = covariance.covariance_dp_means(X, 10.0, likelihood, start, workers=ALONE)
+    assert_same_covariance_clusters(run, paper.covariance_dp_means(X, 10.0, likelihood, start))
+    np.testing.assert_array_equal(run.labels, [0, 0, 2, 2])
+    assert run.K == 3
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6), likelihood=st.sampled_from(["learned", "one", "slots"]), penalty=st.integers(0, 9))
+def test_covariance_dp_means_on_a_lattice(seed, likelihood, penalty, blocks):
+    """Many exact ties, and distances that equal the penalty."""
+    likelihood = {
+        "learned": FullCovarianceGaussian(4 * np.eye(2), 4.0),
+        "one": KnownCovarianceGaussian(np.eye(2)),
+        "slots": KnownCovarianceGaussian(np.stack([np.eye(2), 4 * np.eye(2), np.eye(2) / 4])),
+    }[likelihood]
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, size=(50, 2)).astype(float)
+    options = {"order": rng.permutation(50), "max_iter": 1}
+    expected = paper.covariance_dp_means(X, float(penalty), likelihood, X[:2], **options)
+    run = covariance.covariance_dp_means(X, float(penalty), likelihood, X[:2], workers=ALONE, **options)
+    assert_same_covariance_clusters(run, expected)
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6), cap=st.sampled_from([None, 130]))
+def test_many_covariance_clusters_opened_in_one_pass(seed, cap):
+    """More rows that open clusters than are looked at together."""
+    X = np.random.default_rng(seed).normal(size=(3000, 2))
+    likelihood = KnownCovarianceGaussian(np.array([[1.0, 0.5], [0.5, 1.0]]))
+    expected = paper.covariance_dp_means(X, 0.05, likelihood, max_clusters=cap, max_iter=1)
+    run = covariance.covariance_dp_means(X, 0.05, likelihood, max_clusters=cap, max_iter=1, workers=ALONE)
+    assert_same_covariance_clusters(run, expected)
+    assert run.K > 100
+
+
+@weighted
+@likelihoods
+def test_covariance_loss_and_fit(likelihood, weighted, blocks):
+    """What the engine sums block by block is what the model defines, at an offset too."""
+    X, labels = long_clusters(2) + 1e5, np.arange(120) % 3
+    Z, weight = one_hot(labels, 3), weights_for(weighted, 120)
+    table = covariance.Table.of(X, weight)
+    A = covariance.refit(table, labels, X[:3], likelihood, ALONE)
+    for found, part in zip(A, likelihood.fit(X, Z, weight), strict=True):
+        np.testing.assert_allclose(found, part, rtol=1e-9)
+    elsewhere = MeansCovariances(A.means + 0.3, 2 * A.covariances)
+    for parameters in (A, elsewhere):
+        value = covariance.loss(table, labels, parameters, likelihood, ALONE)
+        assert value == pytest.approx(Objective(likelihood, CRP())(X, Z, parameters, weight), rel=1e-9)
+    np.testing.assert_array_equal(covariance.nearest(X, A, ALONE), mahalanobis(X, *A).argmin(axis=1))
+
+
+def test_clusters_without_rows_have_no_price():
+    X, likelihood = long_clusters(3), LIKELIHOODS["learned"]
+    A = likelihood.fit(X, one_hot(np.arange(120) % 3, 3))
+    first = MeansCovariances(A.means[:1], A.covariances[:1])
+    table, labels = covariance.Table.of(X, None), np.zeros(120, dtype=np.int64)
+    losses = [covariance.loss(table, labels, parameters, likelihood, ALONE) for parameters in (A, first)]
+    assert losses[0] == losses[1] == pytest.approx(likelihood.loss(X, np.ones((120, 1)), first), rel=1e-9)
+
+
+def test_few_rows_need_the_definition(monkeypatch):
+    """Distances by products are enough for rows that are not near a border."""
+    X, exact = long_clusters(5, N=2000), []
+    A = KnownCovarianceGaussian(WIDE).fit(X, one_hot(np.arange(2000) % 3, 3))._replace(means=X[:3])
+    monkeypatch.setattr(covariance, "mahalanobis", lambda X, *A: exact.append(len(X)) or mahalanobis(X, *A))
+    labels = covariance.nearest(X, A, ALONE)
+    np.testing.assert_array_equal(labels, mahalanobis(X, *A).argmin(axis=1))
+    assert sum(exact) < 5
+
+
+@pytest.mark.parametrize("K", [4, 50_000])
+def test_rows_by_label(K):
+    labels = np.array([3, 1, 3, K - 1, 1])
+    found = {k: part.tolist() for k, part in covariance.by_label(labels, K)}
+    assert found == {k: np.flatnonzero(labels == k).tolist() for k in set(labels.tolist())}
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_scatters_at_an_offset(offset, blocks):
+    """Raw second moments would have no digit left at 1e6."""
+    X, labels = np.round(long_clusters(4) * 256) / 256, np.arange(120) % 2
+    centres = np.zeros((2, 3)) + offset
+    table = covariance.Table.of(X + offset, None)
+    means = covariance.cluster_means(table, labels, centres, ALONE)
+    np.testing.assert_allclose(means - offset, least_squares(X, one_hot(labels, 2)), atol=1e-9)
+    expected = cluster_scatters(X, one_hot(labels, 2), least_squares(X, one_hot(labels, 2)))
+    np.testing.assert_allclose(covariance.cluster_scatters(table, labels, means, ALONE), expected, rtol=1e-9, atol=1e-8)
 
 
 def test_cluster_seeds_of_a_long_table_are_rows_of_it(monkeypatch):

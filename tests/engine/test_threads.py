@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
+from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
-from madbayes import BPMeans, DPMeans, KFeatures
+from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures
 from madbayes.engine.blocks import Workers, row_blocks
 
 
@@ -26,6 +27,8 @@ MODELS = [
     DPMeans(200.0, collapsed=True, n_init=1, random_state=0),
     BPMeans(2e5, n_init=2, random_state=0),
     KFeatures(3, n_init=2, random_state=0),
+    pytest.param(CovarianceDPMeans(1.0, init=table()[:4], random_state=0), id="learned covariances"),
+    pytest.param(CovarianceDPMeans(200.0, covariances=np.eye(30), n_init=2, random_state=0), id="known covariance"),
 ]
 
 
@@ -36,6 +39,8 @@ def answer(model, X, n_jobs):
         if hasattr(model, "labels_")
         else (model.allocations_, model.components_)
     )
+    if hasattr(model, "covariances_"):
+        groups += (model.covariances_,)
     values = np.array([run.value for run in model.runs_])
     return [part.tobytes() for part in (*groups, values)] + [model.objective_]
 
@@ -49,7 +54,7 @@ def test_the_same_bits_for_any_number_of_threads(model, dtype):
     assert answer(model, X, 4) == expected
 
 
-@pytest.mark.parametrize("model", [BPMeans(100.0), KFeatures(3), DPMeans(100.0)], ids=str)
+@pytest.mark.parametrize("model", [BPMeans(100.0), KFeatures(3), DPMeans(100.0), CovarianceDPMeans(0.05)], ids=str)
 def test_the_same_bits_for_many_restarts_of_a_small_table(model):
     X = table(N=100)
     model.set_params(n_init=70, random_state=0)
@@ -57,12 +62,32 @@ def test_the_same_bits_for_many_restarts_of_a_small_table(model):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e4])
-def test_single_precision_does_not_change_labels(offset):
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPMeans(200.0, n_init=1),
+        CovarianceDPMeans(0.0, max_clusters=6, n_init=1),
+        CovarianceDPMeans(200.0, covariances=np.eye(30), n_init=1),
+    ],
+    ids=["DPMeans", "learned covariances", "known covariance"],
+)
+def test_single_precision_does_not_change_labels(model, offset):
     """The same numbers, once as float32 and once as float64."""
     X = table(np.float32, offset=offset)
-    single, double = (DPMeans(200.0, n_init=1).fit(X.astype(dtype)) for dtype in (np.float32, np.float64))
+    single, double = (clone(model).fit(X.astype(dtype)) for dtype in (np.float32, np.float64))
     np.testing.assert_array_equal(single.labels_, double.labels_)
     assert single.n_clusters_ > 1
+
+
+@pytest.mark.parametrize("model", [KFeatures(4, n_init=1, random_state=0), BPMeans(2e5, n_init=1, random_state=0)])
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e4])
+def test_single_precision_does_not_change_allocations(model, offset):
+    """The run itself, not only its last pass over the rows, must not drown in rounding."""
+    X = table(np.float32, offset=offset)
+    single, double = (clone(model).fit(X.astype(dtype)) for dtype in (np.float32, np.float64))
+    np.testing.assert_array_equal(single.allocations_, double.allocations_)
+    assert single.runs_[0].iterations == double.runs_[0].iterations
+    assert single.runs_[0].value == pytest.approx(double.runs_[0].value, rel=1e-5)
 
 
 def test_fits_in_several_threads_at_once_and_leave_blas_as_it_was():

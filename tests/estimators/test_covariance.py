@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -132,13 +134,29 @@ def test_runs_can_be_replayed(X):
     for run in model.runs_:
         order = None if run.seed is None else np.random.default_rng(run.seed).permutation(len(X))
         replayed = paper.covariance_dp_means(X, 0.1, FullCovarianceGaussian(SHARED, 1.0), order=order)
-        assert run.value == replayed.value
+        assert run.value == pytest.approx(replayed.value, rel=1e-12)
 
 
 def test_init_with_centres(X):
     model = CovarianceDPMeans(0.1, covariances=SHARED, init=X[:3]).fit(X)
     (run,) = model.runs_
-    assert run.value == paper.covariance_dp_means(X, 0.1, KnownCovarianceGaussian(SHARED), X[:3]).value
+    replayed = paper.covariance_dp_means(X, 0.1, KnownCovarianceGaussian(SHARED), X[:3])
+    assert run.value == pytest.approx(replayed.value, rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [{}, {"covariances": np.eye(64)}], ids=["learned", "known"])
+def test_a_table_in_single_precision_is_not_copied_into_double(shape):
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(20_000, 64)) + 8 * rng.normal(size=(3, 64))[rng.integers(3, size=20_000)]).astype(np.float32)
+    model = CovarianceDPMeans(500.0, init=X[:3], **shape).fit(X[:500])  # what is loaded at first use is not counted
+    tracemalloc.start()
+    try:
+        model.fit(X).predict(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert model.n_clusters_ > 1
+    assert peak < 0.7 * X.size * 8
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -1,28 +1,34 @@
-"""BP-means and K-features, many runs at once: one matrix product serves all of them.
+"""BP-means and K-features on blocks of rows, and many runs at once on a small table.
 
-R runs on a table are arrays Z (N x R x K) and A (R x K x D), where K is room for more features than a run may use:
-those it uses come first, the rest are zero. A run that has converged is taken out. Rows are visited in blocks, so that
-nothing of size N x K in floating point is ever held.
+A table of one block is small: whole runs go through one kernel, which holds no lock, so that threads share the runs. On
+a longer one a run is an iteration after the other, and threads share its blocks: two matrix products for each block,
+kernels for the rest. Nothing of size N x K in floating point is ever held.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers, row_blocks
-from madbayes.model import collapsed_bp_means_objective
-from madbayes.model.likelihoods import Weights, gram_inverse, least_squares
+from madbayes.model.likelihoods import Weights
 from madbayes.paper import Result
 from madbayes.paper.features import JOINT_LIMIT, independent_columns
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
 
+if TYPE_CHECKING:
+    from madbayes.engine.kernels import Limits
+
 Start = tuple[NDArray, NDArray]  # Z and A
 
-# Runs that share a matrix product: enough for BLAS, few enough for the cache and for several threads.
+# Runs of a small table that are handed to a thread together.
 CHUNK = 32
+# Room for so many more features than a run of BP-means starts with.
+ROOM = 8
+# Squares this many times those about the mean leave too few digits of single precision.
+FAR = 100.0
 
 
 class Table(NamedTuple):
@@ -33,183 +39,172 @@ class Table(NamedTuple):
     weights: NDArray  # of the rows, or of length 0 when all weigh 1
     total: float  # weighted squared error with no feature
     blocks: list[slice]
+    dtype: np.dtype  # in which products are computed
 
     @classmethod
     def of(cls, X: NDArray, sample_weight: Weights) -> "Table":
-        """Squares of the rows and their weighted sum, once for all runs."""
-        squares = np.einsum("nd,nd->n", X, X)
-        weights = np.empty(0) if sample_weight is None else sample_weight
-        total = float(squares.sum(dtype=np.float64) if sample_weight is None else sample_weight @ squares)
-        return cls(X, squares, weights, total, row_blocks(*X.shape))
+        """Squares of the rows and their weighted sum, once for all runs.
+
+        In double precision if the table is small, or so far from the origin that single precision would not do:
+        features are not translation-invariant, so the offset cannot be taken away.
+        """
+        blocks = row_blocks(*X.shape)
+        if len(blocks) == 1:
+            X = X.astype(np.float64, copy=False)
+        dtype = np.dtype(np.float64) if _is_far(X) else X.dtype
+        squares = np.concatenate(
+            [np.einsum("nd,nd->n", x, x) for x in (X[rows].astype(dtype, copy=False) for rows in blocks)]
+        )
+        weights = _weights(sample_weight)
+        total = float(squares.sum(dtype=np.float64) if sample_weight is None else weights @ squares)
+        return cls(X, squares, weights, total, blocks, dtype)
+
+    def rows(self, rows: slice) -> NDArray:
+        """A block of the table in the precision of products."""
+        return self.X[rows].astype(self.dtype, copy=False)
 
     @property
-    def sample_weight(self) -> Weights:
-        """The weights as the paper's functions take them."""
-        return self.weights if self.weights.size else None
+    def is_small(self) -> bool:
+        """Whether it is a single block."""
+        return len(self.blocks) == 1
+
+
+def _is_far(X: NDArray) -> bool:
+    """Whether the offset dwarfs the spread; a few rows are enough to tell."""
+    some = X[:: max(1, len(X) // 1024)].astype(np.float64)
+    return bool((some**2).sum() > FAR * ((some - some.mean(axis=0)) ** 2).sum())
 
 
 @dataclass
-class Runs:
-    """R runs in the middle of their work."""
+class State:
+    """A run in the middle of its work, with room for more features than it uses."""
 
-    Z: NDArray[np.uint8]  # N x R x K
-    A: NDArray[np.float64]  # R x K x D
-    used: NDArray[np.int64]  # how many of the K features each run has
+    Z: NDArray[np.uint8]  # N x room
+    A: NDArray[np.float64]  # room x D
+    used: int
 
     @classmethod
-    def of(cls, starts: Sequence[Start], K: int) -> "Runs":
-        """Starts of different sizes, with room for K features each."""
-        (N, _), D = starts[0][0].shape, starts[0][1].shape[1]
-        runs = cls(
-            np.zeros((N, len(starts), K), dtype=np.uint8),
-            np.zeros((len(starts), K, D)),
-            np.array([len(A) for _, A in starts], dtype=np.int64),
-        )
-        for r, (Z, A) in enumerate(starts):
-            runs.Z[:, r, : len(A)], runs.A[r, : len(A)] = Z, A
-        return runs
+    def of(cls, start: Start, room: int) -> "State":
+        """A start with room for so many features."""
+        Z, A = start
+        state = cls(np.zeros((len(Z), room), dtype=np.uint8), np.zeros((room, A.shape[1])), len(A))
+        state.Z[:, : len(A)], state.A[: len(A)] = Z, A
+        return state
 
-    def keep(self, which: NDArray[np.bool_]) -> None:
-        """Only these runs."""
-        self.Z, self.A, self.used = np.ascontiguousarray(self.Z[:, which]), self.A[which], self.used[which]
+    def features(self) -> Start:
+        """Z and A without the room."""
+        return self.Z[:, : self.used].copy(), self.A[: self.used].copy()
 
-    def make_room(self, K: int) -> None:
-        """Room for K features in every run."""
-        more = K - self.Z.shape[2]
-        self.Z, self.A = np.pad(self.Z, ((0, 0), (0, 0), (0, more))), np.pad(self.A, ((0, 0), (0, more), (0, 0)))
 
-    def start(self, r: int) -> Start:
-        """What run r has now."""
-        return self.Z[:, r, : self.used[r]].copy(), self.A[r, : self.used[r]].copy()
+def sweep(table: Table, state: State, workers: Workers) -> tuple[int, NDArray]:
+    """One ordered sweep over all bits: how many flipped, and the errors of all rows."""
+    from madbayes.engine import kernels
 
-    def drop(self, r: int, independent: NDArray[np.bool_]) -> None:
-        """Only these features of run r, in their order."""
-        kept = np.flatnonzero(independent)
-        self.used[r] = len(kept)
-        Z, A = self.Z[:, r, kept], self.A[r, kept]
-        self.Z[:, r], self.A[r] = 0, 0.0
-        self.Z[:, r, : len(kept)], self.A[r, : len(kept)] = Z, A
+    A = state.A[: state.used].astype(table.dtype)
+    G, errors = A @ A.T, np.empty(len(table.X))
+
+    def one(rows: slice) -> int:
+        B = table.rows(rows) @ A.T
+        return kernels.sweep_bits(B, G, table.squares[rows], state.Z[rows], state.used, RELATIVE_GAIN, errors[rows])
+
+    return sum(workers.map(one, table.blocks)), errors
 
 
 class Sums(NamedTuple):
     """What travels from a block: sizes of K, whatever the number of rows."""
 
-    pairs: NDArray[np.int64]  # Z'Z
+    pairs: NDArray[np.float64]  # Z'Z
     weighted: NDArray[np.float64]  # Z'WZ
     products: NDArray  # Z'WX
 
     @classmethod
-    def of_block(cls, table: Table, rows: slice, Z: NDArray[np.uint8]) -> "Sums":
+    def of_block(cls, table: Table, rows: slice, state: State) -> "Sums":
         """Sums over the rows of a block."""
         from madbayes.engine import kernels
 
-        X, weights, (n, R, K) = table.X[rows], table.weights[rows], Z[rows].shape
-        pairs, weighted = np.zeros((R, K, K), dtype=np.int64), np.zeros((R, K, K))
-        kernels.count_pairs(Z[rows], weights, pairs, weighted)
-        Zf = Z[rows].reshape(n, R * K).astype(X.dtype)
+        X, weights, Z, K = table.rows(rows), table.weights[rows], state.Z[rows], state.used
+        pairs, weighted = np.empty((K, K)), np.zeros((K, K))
+        kernels.count_pairs(Z, weights, K, pairs, weighted)
+        Zf = Z[:, :K].astype(X.dtype)
         if weights.size:
             Zf *= weights[:, None]
-        return cls(pairs, weighted if weights.size else pairs.astype(float), (Zf.T @ X).reshape(R, K, X.shape[1]))
+        return cls(pairs, weighted, Zf.T @ X)
 
 
-def sweep(table: Table, runs: Runs, workers: Workers) -> tuple[NDArray, NDArray]:
-    """One ordered sweep over all bits: how many flipped in each run, and the errors of all rows, N x R."""
+def fit(table: Table, state: State, workers: Workers) -> tuple[float, NDArray[np.bool_]]:
+    """Least squares: the squared error, and which columns are not redundant."""
     from madbayes.engine import kernels
 
-    A = runs.A.astype(table.X.dtype, copy=False)
-    R, K, D = A.shape
-    G = A @ A.transpose(0, 2, 1)
-    errors = np.empty((len(table.X), R))
-
-    def one(rows: slice) -> NDArray:
-        X, changed = table.X[rows], np.zeros(R, dtype=np.int64)
-        B = (X @ A.reshape(R * K, D).T).reshape(len(X), R, K)
-        kernels.sweep_bits(B, G, table.squares[rows], runs.Z[rows], RELATIVE_GAIN, changed, errors[rows])
-        return changed
-
-    return np.sum(workers.map(one, table.blocks), axis=0), errors
+    parts = workers.map(lambda rows: Sums.of_block(table, rows, state), table.blocks)
+    pairs, weighted, products = (np.sum(part, axis=0, dtype=np.float64) for part in zip(*parts, strict=True))
+    independent = np.empty(state.used, dtype=bool)
+    explained = kernels.solve(pairs, weighted, table.weights.size > 0, products, state.A, state.used, independent)
+    return table.total - explained, independent
 
 
-def fit(table: Table, runs: Runs, workers: Workers) -> tuple[NDArray, NDArray]:
-    """Least squares for all runs: their squared errors, and which columns are not redundant."""
+def drop(state: State, independent: NDArray[np.bool_]) -> int:
+    """Drop redundant features; returns how many there were."""
     from madbayes.engine import kernels
 
-    parts = workers.map(lambda rows: Sums.of_block(table, rows, runs.Z), table.blocks)
-    products = np.sum([part.products for part in parts], axis=0, dtype=np.float64)
-    weighted = np.sum([part.weighted for part in parts], axis=0)
-    independent = np.empty(products.shape[:2], dtype=bool)
-    if table.weights.size:  # what is redundant does not depend on weights
-        pairs = np.sum([part.pairs for part in parts], axis=0).astype(float)
-        kernels.solve_grams(pairs, products, runs.A, independent)
-        weighted[~(independent[:, :, None] & independent[:, None, :])] = 0.0
-    kernels.solve_grams(weighted, products, runs.A, independent)
-    return table.total - np.einsum("rkd,rkd->r", products, runs.A), independent
+    before, state.used = state.used, kernels.drop_dependent(state.Z, state.A, state.used, independent)
+    return before - state.used
 
 
-class Opening(NamedTuple):
-    """When BP-means opens a feature."""
-
-    penalty: float
-    cap: int
-    negligible: float
-
-    def __call__(self, table: Table, runs: Runs, errors: NDArray) -> NDArray:
-        """Rows in order open features; how many in each run."""
-        from madbayes.engine import kernels
-
-        before, first_rows = runs.used.copy(), np.zeros(len(runs.used), dtype=np.int64)
-        threshold = (1 + RELATIVE_GAIN) * self.penalty
-        while True:
-            kernels.open_features(
-                table.X, table.weights, runs.A, runs.used, runs.Z, errors, first_rows, threshold, self.negligible,
-                RELATIVE_GAIN, self.cap,
-            )  # fmt: skip
-            if (first_rows == len(table.X)).all():
-                return runs.used - before
-            runs.make_room(2 * runs.Z.shape[2] + 2)
-
-
-def leave_out_redundant(table: Table, runs: Runs, workers: Workers) -> None:
-    """Runs that start with redundant features go on without them, from least squares."""
-    fitted = Runs(runs.Z.copy(), runs.A.copy(), runs.used.copy())
-    _, independent = fit(table, fitted, workers)
-    used = np.arange(independent.shape[1]) < runs.used[:, None]
-    for r in np.flatnonzero((used & ~independent).any(axis=1)).tolist():
-        fitted.drop(r, independent[r])
-        runs.Z[:, r], runs.A[r], runs.used[r] = fitted.Z[:, r], fitted.A[r], fitted.used[r]
-
-
-def squared_error(table: Table, runs: Runs, r: int, workers: Workers) -> float:
-    """Weighted squared error of run r, by differences."""
+def open_features(table: Table, state: State, errors: NDArray, limits: "Limits") -> int:
+    """Rows in order open features; returns how many."""
     from madbayes.engine import kernels
 
-    Z, A, errors = runs.Z[:, r, : runs.used[r]], runs.A[r, : runs.used[r]], np.empty(len(table.X))
-    workers.map(lambda rows: kernels.row_errors(table.X[rows], Z[rows], A, errors[rows]), table.blocks)
+    before, row = state.used, 0
+    while True:
+        state.used, row = kernels.open_features(
+            table.X, table.weights, state.Z, state.A, state.used, errors, row, limits
+        )
+        if row == len(table.X):
+            return state.used - before
+        roomy = State.of(state.features(), 2 * state.used + 2)
+        state.Z, state.A = roomy.Z, roomy.A
+
+
+def refill(table: Table, state: State, limits: "Limits") -> float:
+    """Give a run features made of the row of largest error until it has K, or nothing is left; the squared error."""
+    from madbayes.engine import kernels
+
+    room, D = state.A.shape
+    scratch = kernels.Scratch(
+        np.empty(len(table.X)),
+        np.empty((0, 0)),
+        np.empty((0, 0)),
+        np.empty((room, D)),
+        np.empty((room, room)),
+        np.empty((room, room)),
+        np.empty(room, dtype=bool),
+    )
+    state.used, explained = kernels.refill(table.X, table.weights, state.Z, state.A, state.used, limits, scratch)
+    return table.total - explained
+
+
+def squared_error(table: Table, state: State, workers: Workers) -> float:
+    """Weighted squared error, by differences."""
+    from madbayes.engine import kernels
+
+    errors = np.empty(len(table.X))
+    workers.map(
+        lambda rows: kernels.row_errors(table.X[rows], state.Z[rows], state.A, state.used, errors[rows]), table.blocks
+    )
     return float(table.weights @ errors if table.weights.size else errors.sum())
 
 
-def refill(table: Table, runs: Runs, r: int, K: int, workers: Workers) -> float:
-    """Give run r features made of the row of largest error until it has K, or nothing is left to explain."""
-    from madbayes.engine import kernels
-
-    one, negligible = Runs.of([runs.start(r)], K), rounding_error(table.X)
-    values, _ = fit(table, one, workers)
-    while one.used[0] < K:
-        used, errors = int(one.used[0]), np.empty(len(table.X))
-        kernels.row_errors(table.X, one.Z[:, 0, :used], one.A[0, :used], errors)
-        n = int((table.weights * errors if table.weights.size else errors).argmax())
-        if errors[n] <= negligible:
-            break
-        residual = np.empty(table.X.shape[1])
-        square = kernels.take_residual(table.X[n], one.Z[n, 0, :used], one.A[0, :used], residual)
-        kernels.give_feature(table.X, one.A[0], used, one.Z[:, 0], errors, 0, residual, square, 0.0)
-        one.used[0] += 1
-        values, independent = fit(table, one, workers)
-        if not independent[0, : used + 1].all():
-            one.drop(0, independent[0])
-            break
-    runs.Z[:, r], runs.A[r], runs.used[r] = one.Z[:, 0], one.A[0], one.used[0]
-    return float(values[0])
+def advance(table: Table, state: State, limits: "Limits", workers: Workers) -> tuple[float, int]:
+    """One iteration: the squared error after it, and how much has changed in Z."""
+    changed, errors = sweep(table, state, workers)
+    if limits.cap:
+        changed += open_features(table, state, errors, limits)
+    loss, independent = fit(table, state, workers)
+    changed += drop(state, independent)
+    if state.used < limits.K:
+        before, loss = state.used, refill(table, state, limits)
+        changed += state.used - before
+    return loss, changed
 
 
 def bp_means(
@@ -222,10 +217,22 @@ def bp_means(
     max_iter: int = 300,
     workers: Workers,
 ) -> list[Result]:
-    """The runs of :func:`madbayes.paper.bp_means` from each start, all at once."""
+    """The runs of :func:`madbayes.paper.bp_means` from each start."""
+    limits = _opening(X, penalty, max_components)
+    return _run_all(Table.of(X, sample_weight), starts, limits, max_iter, workers)
+
+
+def _opening(X: NDArray, penalty: float, max_components: int | None) -> "Limits":
+    """Features are opened where that gains more than the penalty."""
+    from madbayes.engine.kernels import Limits
+
     cap = np.iinfo(np.int64).max if max_components is None else max_components
-    opening = Opening(penalty, cap, rounding_error(X))
-    return _run_all(X, starts, penalty, opening, None, sample_weight, max_iter, workers)
+    return Limits(0, int(cap), float(penalty), (1 + RELATIVE_GAIN) * penalty, rounding_error(X), RELATIVE_GAIN)
+
+
+def _weights(sample_weight: Weights) -> NDArray[np.float64]:
+    """Weights as kernels take them."""
+    return np.empty(0) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
 
 
 def k_features(
@@ -237,87 +244,82 @@ def k_features(
     max_iter: int = 300,
     workers: Workers,
 ) -> list[Result]:
-    """The runs of :func:`madbayes.paper.k_features` from each start, all at once."""
-    return _run_all(X, starts, 0.0, None, K, sample_weight, max_iter, workers)
+    """The runs of :func:`madbayes.paper.k_features` from each start."""
+    from madbayes.engine.kernels import Limits
+
+    limits = Limits(int(K), 0, 0.0, np.inf, rounding_error(X), RELATIVE_GAIN)
+    return _run_all(Table.of(X, sample_weight), starts, limits, max_iter, workers)
 
 
-def _run_all(
-    X: NDArray,
-    starts: Sequence[Start],
-    penalty: float,
-    opening: Opening | None,
-    K: int | None,
-    sample_weight: Weights,
-    max_iter: int,
-    workers: Workers,
-) -> list[Result]:
-    """Chunks of runs in turn on a large table; at the same time on one that is a single block."""
-    table = Table.of(X, sample_weight)
+def _run_all(table: Table, starts: Sequence[Start], limits: "Limits", max_iter: int, workers: Workers) -> list[Result]:
+    """Runs one after the other on a large table; many at the same time on a small one."""
+    if not table.is_small:
+        return [_run(table, start, limits, max_iter, workers) for start in starts]
     chunks = [starts[i : i + CHUNK] for i in range(0, len(starts), CHUNK)]
-    small = len(table.blocks) == 1
-    inner, outer = (Workers(1), workers) if small else (workers, Workers(1))
-    results = outer.map(lambda chunk: _run_chunk(table, chunk, penalty, opening, K, max_iter, inner), chunks)
+    results = workers.map(lambda chunk: _run_chunk(table, chunk, limits, max_iter), chunks)
     return [result for chunk in results for result in chunk]
 
 
-def advance(
-    table: Table, runs: Runs, opening: Opening | None, K: int | None, workers: Workers
-) -> tuple[NDArray, NDArray]:
-    """One iteration of all runs: their squared errors after it, and how much has changed in Z."""
-    changed, errors = sweep(table, runs, workers)
-    if opening is not None:
-        changed += opening(table, runs, errors)
-    values, independent = fit(table, runs, workers)
-    used = np.arange(independent.shape[1]) < runs.used[:, None]
-    for r in np.flatnonzero((used & ~independent).any(axis=1)).tolist():
-        runs.drop(r, independent[r])
-        changed[r] += 1
-    for r in np.flatnonzero(runs.used < (K or 0)).tolist():
-        before = runs.used[r]
-        values[r] = refill(table, runs, r, K or 0, workers)
-        changed[r] += runs.used[r] > before
-    return values, changed
+def _room(start: Start, limits: "Limits") -> int:
+    """Features to leave room for."""
+    return max(limits.K, len(start[1])) if limits.cap == 0 else min(limits.cap, len(start[1]) + ROOM)
 
 
 def _run_chunk(
-    table: Table,
-    starts: Sequence[Start],
-    penalty: float,
-    opening: Opening | None,
-    K: int | None,
-    max_iter: int,
-    workers: Workers,
+    table: Table, starts: Sequence[Start], limits: "Limits", max_iter: int, room: int | None = None
 ) -> list[Result]:
-    """Iterate until every run has converged."""
-    runs = Runs.of(starts, max(len(A) for _, A in starts) if K is None else K)
-    leave_out_redundant(table, runs, workers)
-    traces = [[squared_error(table, runs, r, workers) + penalty * runs.used[r]] for r in range(len(starts))]
-    results: dict[int, Result] = {}
-    alive = list(range(len(starts)))
-    for iteration in range(1, max_iter + 1):
-        losses, changed = advance(table, runs, opening, K, workers)
-        for i, r in enumerate(alive):
-            traces[r].append(float(losses[i] + penalty * runs.used[i]))
+    """Whole runs of a small table; those that find too little room begin again with more."""
+    from madbayes.engine import kernels
+
+    R, room = len(starts), room or max(_room(start, limits) for start in starts)
+    states = [State.of(start, room) for start in starts]
+    Z, A = np.stack([state.Z for state in states]), np.stack([state.A for state in states])
+    used = np.array([state.used for state in states])
+    traces, iterations, converged = np.empty((R, max_iter + 1)), np.empty(R, dtype=np.int64), np.empty(R, dtype=bool)
+    kernels.run_all(
+        table.X, table.squares, table.weights, table.total, Z, A, used, limits, traces, iterations, converged
+    )
+    results = []
+    for r, start in enumerate(starts):
+        if iterations[r] < 0:
+            results += _run_chunk(table, [start], limits, max_iter, 2 * room + 2)
+            continue
+        trace = traces[r, : iterations[r] + 1].copy()
+        features = State(Z[r], A[r], used[r]).features()
+        results.append(Result(*features, float(trace[-1]), trace, int(iterations[r]), bool(converged[r])))
+    return results
+
+
+def _run(table: Table, start: Start, limits: "Limits", max_iter: int, workers: Workers) -> Result:
+    """One run, its iterations one after the other."""
+    state = State.of(start, _room(start, limits))
+    leave_out_redundant(table, state, workers)
+    trace, converged = [squared_error(table, state, workers) + limits.penalty * state.used], False
+    while not converged and len(trace) <= max_iter:
+        loss, changed = advance(table, state, limits, workers)
+        trace.append(loss + limits.penalty * state.used)
         # A start need not be least squares: its A may change although no bit does.
-        falls = np.array([traces[r][-1] < (1 - RELATIVE_GAIN) * traces[r][-2] for r in alive])
-        converged = (changed == 0) & ((iteration > 1) | ~falls)
-        done = converged | (iteration == max_iter)
-        for i in np.flatnonzero(done).tolist():
-            trace = np.array(traces[alive[i]])
-            trace[-1] = squared_error(table, runs, i, workers) + penalty * runs.used[i]
-            results[alive[i]] = Result(*runs.start(i), float(trace[-1]), trace, iteration, bool(converged[i]))
-        if done.all():
-            break
-        runs.keep(~done)
-        alive = [r for r, ended in zip(alive, done, strict=True) if not ended]
-    return [results[r] for r in range(len(starts))]
+        falls = trace[-1] < (1 - RELATIVE_GAIN) * trace[-2]
+        converged = changed == 0 and (len(trace) > 2 or not falls)
+    trace[-1] = squared_error(table, state, workers) + limits.penalty * state.used
+    return Result(*state.features(), trace[-1], np.array(trace), len(trace) - 1, converged)
+
+
+def leave_out_redundant(table: Table, state: State, workers: Workers) -> None:
+    """A run that starts with redundant features goes on without them, from least squares."""
+    fitted = State(state.Z, state.A.copy(), state.used)
+    _, independent = fit(table, fitted, workers)
+    if not independent.all():
+        state.A = fitted.A
+        drop(state, independent)
 
 
 def least_squares_features(X: NDArray, Z: NDArray, sample_weight: Weights, workers: Workers) -> NDArray:
     """Least-squares features of one Z, block by block."""
-    runs = Runs.of([(Z, np.zeros((Z.shape[1], X.shape[1])))], Z.shape[1])
-    fit(Table.of(X, sample_weight), runs, workers)
-    return runs.A[0]
+    K = Z.shape[1]
+    state = State.of((Z, np.zeros((K, X.shape[1]))), K)
+    fit(Table.of(X, sample_weight), state, workers)
+    return state.A
 
 
 def collapsed_bp_means(
@@ -331,47 +333,23 @@ def collapsed_bp_means(
     workers: Workers,
 ) -> list[Result]:
     """The runs of :func:`madbayes.paper.collapsed_bp_means` from each start."""
-    cap = np.inf if max_components is None else max_components
-
-    def one(start: Start) -> Result:
-        return _collapsed_run(X, penalty, start[0], cap, sample_weight, max_iter)
-
-    return workers.map(one, starts)
+    limits, weights = _opening(X, penalty, max_components), _weights(sample_weight)
+    return workers.map(lambda start: _collapsed_run(X, weights, start, limits, max_iter), starts)
 
 
-def _collapsed_run(X: NDArray, penalty: float, Z: NDArray, cap: float, sample_weight: Weights, max_iter: int) -> Result:
-    Z = np.asarray(Z, dtype=np.uint8)
-    Z = Z[:, independent_columns(Z)]
-    trace = [_collapsed_value(X, Z, penalty, sample_weight)]
-    changed = True
-    while changed and len(trace) <= max_iter:
-        Z, changed = _collapsed_sweep(X, penalty, Z, cap, sample_weight)
-        trace.append(_collapsed_value(X, Z, penalty, sample_weight))
-    A = least_squares(X, Z, sample_weight)
-    return Result(Z, A, trace[-1], np.array(trace), len(trace) - 1, not changed)
-
-
-def _collapsed_value(X: NDArray, Z: NDArray, penalty: float, sample_weight: Weights) -> float:
-    return collapsed_bp_means_objective(penalty)(X, Z, sample_weight=sample_weight)
-
-
-def _collapsed_sweep(
-    X: NDArray, penalty: float, Z: NDArray, cap: float, sample_weight: Weights
-) -> tuple[NDArray[np.uint8], bool]:
-    """All rows in order. The kernel stops where features come or go; then everything is set up anew."""
+def _collapsed_run(
+    X: NDArray, weights: NDArray, start: Start, limits: "Limits", max_iter: int, room: int | None = None
+) -> Result:
+    """One run; if it finds too little room, it begins again with more."""
     from madbayes.engine import kernels
 
-    N, any_change, n = len(X), False, 0
-    weights = np.ones(N) if sample_weight is None else sample_weight
-    limits = (penalty, (1 + RELATIVE_GAIN) * penalty, rounding_error(X), RELATIVE_GAIN, JOINT_LIMIT)
-    while n < N:
-        Z = np.ascontiguousarray(Z)
-        P, A = gram_inverse((Z.T * weights) @ Z), least_squares(X, Z, sample_weight)
-        n, wants, changed = kernels.collapsed_rows(X, weights, Z, A, P, n, *limits, Z.shape[1] >= cap)
-        any_change = any_change or bool(changed) or bool(wants)
-        if n < N:
-            Z = Z[:, independent_columns(Z)]
-            if wants and Z.shape[1] < cap:
-                Z = np.column_stack([Z, np.arange(N) == n]).astype(np.uint8)
-            n += 1
-    return Z, any_change
+    Z = start[0][:, independent_columns(start[0])]
+    state = State.of((Z, np.zeros((Z.shape[1], X.shape[1]))), room or _room(start, limits))
+    trace, room = np.empty(max_iter + 1), state.Z.shape[1]
+    state.used, iterations, converged = kernels.run_collapsed(
+        X, weights, state.Z, state.A, state.used, limits, JOINT_LIMIT, trace
+    )
+    if iterations < 0:
+        return _collapsed_run(X, weights, start, limits, max_iter, 2 * room + 2)
+    trace = trace[: iterations + 1]
+    return Result(*state.features(), float(trace[-1]), trace, iterations, converged)

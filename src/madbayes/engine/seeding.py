@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.engine.blocks import Workers
+from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.model.likelihoods import Weights
 from madbayes.paper.result import rounding_error
 from madbayes.paper.seeding import seed_clusters as paper_seed_clusters
@@ -14,6 +14,8 @@ Start = tuple[NDArray, NDArray]  # Z and A
 
 # Cluster seeds are drawn from at most this many rows.
 SEED_ROWS = 10_000
+# Feature seeds that a thread makes at once.
+SEED_CHUNK = 32
 
 
 def seed_features(
@@ -29,26 +31,32 @@ def seed_features(
     from madbayes.engine import kernels
 
     N, D = X.shape
-    weights = np.ones(N) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    base = np.average(X, axis=0, weights=weights)
-    base_errors = ((X - base) ** 2).sum(axis=1, dtype=np.float64)
+    weights = np.empty(0) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    blocks, masses = row_blocks(N, D), weights if weights.size else np.ones(N)
+    base = sum(masses[rows] @ X[rows].astype(np.float64) for rows in blocks) / masses.sum()
+    base_errors = np.concatenate([((X[rows] - base) ** 2).sum(axis=1) for rows in blocks])
     negligible, price = rounding_error(X), -1.0 if K is not None else float(penalty or 0.0)
     squares = np.einsum("nd,nd->n", X, X, dtype=np.float64)
-    gain = weights @ squares - weights @ base_errors
+    gain = masses @ (squares - base_errors)
     if K == 0 or squares.max() <= negligible or (K is None and not gain > price):
         return [(np.zeros((N, 0), dtype=np.uint8), np.zeros((0, D))) for _ in seeds]
 
-    def one(seed: int) -> Start:
-        room = 16 if K is None else K
-        while True:
-            A, Z = np.empty((room, D)), np.zeros((N, room), dtype=np.uint8)
-            uniforms = np.random.default_rng(seed).random(room)
-            used = kernels.seed_run(X, weights, base, base_errors, uniforms, price, negligible, A, Z, np.empty(N))
-            if used < room or K is not None or room > N:
-                return Z[:, :used], A[:used]
-            room = min(2 * room, N + 1)
+    def some(seeds: Sequence[int], room: int) -> list[Start]:
+        A, Z = np.empty((len(seeds), room, D)), np.empty((len(seeds), N, room), dtype=np.uint8)
+        uniforms, used = np.empty((len(seeds), room)), np.empty(len(seeds), dtype=np.int64)
+        for r, seed in enumerate(seeds):
+            np.random.default_rng(seed).random(out=uniforms[r])
+        A[:, 0] = base
+        kernels.seed_runs(X, weights, base_errors, uniforms, price, negligible, A, Z, used)
+        exhausted = (used == room) if K is None and room <= N else np.zeros(len(seeds), dtype=bool)
+        return [
+            some([seed], min(2 * room, N + 1))[0] if exhausted[r] else (Z[r, :, : used[r]], A[r, : used[r]])
+            for r, seed in enumerate(seeds)
+        ]
 
-    return workers.map(one, seeds)
+    chunks = [seeds[i : i + SEED_CHUNK] for i in range(0, len(seeds), SEED_CHUNK)]
+    starts = workers.map(lambda chunk: some(chunk, 16 if K is None else K), chunks)
+    return [start for chunk in starts for start in chunk]
 
 
 def seed_clusters(X: NDArray, K: int, seed: int, *, sample_weight: Weights = None) -> NDArray:

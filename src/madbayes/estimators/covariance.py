@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from madbayes.engine import covariance as engine
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators import validation
 from madbayes.estimators.base import Problem, as_float64, each
 from madbayes.estimators.clusters import ClusterEstimator
 from madbayes.model import FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
-from madbayes.model.likelihoods import least_squares, mahalanobis
-from madbayes.paper import Result, covariance_dp_means
+from madbayes.model.likelihoods import mahalanobis
 
 
 class CovarianceDPMeans(ClusterEstimator):
@@ -115,7 +115,7 @@ converged_, runs_, search_info_, path_
         # penalty at which there are clusters at all.
         total = problem.weights.sum()
         scatter = total * problem.moments()[1]
-        varies = scatter > 1e-24 * total * np.square(np.abs(X).max(axis=0), dtype=np.float64)
+        varies = scatter > 1e-24 * total * np.square(np.maximum(X.max(axis=0), -X.min(axis=0)), dtype=np.float64)
         return FullCovarianceGaussian(np.diag(np.where(varies, scatter, 1.0)), c)
 
     def _solutions(self, problem: Problem, likelihood: Any, cap: int) -> Iterator[Any]:
@@ -123,13 +123,21 @@ converged_, runs_, search_info_, path_
         factor = np.linalg.cholesky(likelihood.initial_covariance(0))
         whitened = problem._replace(X=as_float64(np.linalg.solve(factor, problem.X.T).T))
         for run in super()._solutions(whitened, likelihood, cap):
-            yield self._descend(problem, likelihood, 0.0, run.A @ factor.T, run.K)
+            yield self._descend(problem, likelihood, 0.0, run.A @ factor.T, run.K, None, problem.workers)
 
     def _descend(
-        self, problem: Problem, likelihood: Any, penalty: float, means: Any, cap: int | None, order: Any = None
-    ) -> Result:
-        result = covariance_dp_means(
-            as_float64(problem.X),
+        self,
+        problem: Problem,
+        likelihood: Any,
+        penalty: float,
+        means: NDArray | None,
+        cap: int | None,
+        order: NDArray | None,
+        workers: Workers,
+    ) -> engine.CovarianceClusters:
+        """One run, without the known covariances that no row uses."""
+        run = engine.covariance_dp_means(
+            problem.X,
             penalty,
             likelihood,
             means,
@@ -137,38 +145,43 @@ converged_, runs_, search_info_, path_
             max_clusters=cap,
             sample_weight=problem.sample_weight,
             max_iter=self.max_iter,
+            workers=workers,
         )
-        used = result.Z.any(axis=0)
-        return result._replace(Z=result.Z[:, used], A=each(result.A, lambda part: part[used]))
+        used = self._useful(run.labels, run.K)
+        return run._replace(labels=self._without(run.labels, used), A=each(run.A, lambda part: part[used]))
 
     def _run(
         self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]
     ) -> list[Any]:
-        def one(seed: Any) -> Result:
+        def one(seed: Any, workers: Workers) -> engine.CovarianceClusters:
             means, order = self._start(problem, path, seed)
-            return self._descend(problem, likelihood, penalty, means, self._cap(), order)
+            return self._descend(problem, likelihood, penalty, means, self._cap(), order, workers)
 
-        return problem.workers.map(one, seeds)
+        if len(row_blocks(*problem.X.shape)) > 1:
+            return [one(seed, problem.workers) for seed in seeds]
+        alone = Workers(1)
+        return problem.workers.map(lambda seed: one(seed, alone), seeds)
 
     def _one_group_loss(self, problem: Problem, likelihood: Any) -> float:
-        Z = np.ones((len(problem.X), 1), dtype=np.uint8)
-        return likelihood.loss(problem.X, Z, likelihood.fit(problem.X, Z, problem.sample_weight), problem.sample_weight)
+        table, labels = engine.Table.of(problem.X, problem.sample_weight), np.zeros(len(problem.X), dtype=np.int64)
+        A = engine.refit(table, labels, problem.moments()[0][None], likelihood, problem.workers)
+        return engine.loss(table, labels, A, likelihood, problem.workers)
 
     def _loss(self, problem: Problem, likelihood: Any, assigned: NDArray, A: Any) -> float:
         # The loss of a learned covariance is not a sum over rows.
-        return likelihood.loss(problem.X, self._codes(assigned, len(A.means)), A, problem.sample_weight)
+        table = engine.Table.of(problem.X, problem.sample_weight)
+        return engine.loss(table, assigned, A, likelihood, problem.workers)
 
     def _assign(self, X: NDArray, A: MeansCovariances, workers: Workers) -> NDArray:
-        parameters = each(A, as_float64)
-        blocks = row_blocks(len(X), A.covariances[:, 0].size)
-        return np.concatenate(workers.map(lambda rows: mahalanobis(X[rows], *parameters).argmin(axis=1), blocks))
+        return engine.nearest(X, each(A, as_float64), workers)
 
     def _refit(self, problem: Problem, objective: Objective, assigned: NDArray, A: MeansCovariances) -> Any:
-        X, Z, weights = as_float64(problem.X), self._codes(assigned, len(A.means)), problem.sample_weight
+        table, centres = engine.Table.of(problem.X, problem.sample_weight), as_float64(A.means)
+        likelihood: Any = objective.likelihood
         if self.covariances is not None:
             # Known covariances stay with their clusters, whatever was dropped.
-            return MeansCovariances(least_squares(X, Z, weights), A.covariances)
-        return objective.likelihood.fit(X, Z, weights)
+            return A._replace(means=engine.cluster_means(table, assigned, centres, problem.workers))
+        return engine.refit(table, assigned, centres, likelihood, problem.workers)
 
     def _store_groups(self, assigned: NDArray, A: MeansCovariances) -> None:
         super()._store_groups(assigned, A)
@@ -178,4 +191,6 @@ converged_, runs_, search_info_, path_
         return MeansCovariances(as_float64(self.cluster_centers_), as_float64(self.covariances_))
 
     def _squared_distances(self, X: NDArray) -> NDArray:
-        return mahalanobis(X, *self._groups())
+        A = self._groups()
+        blocks = row_blocks(len(X), A.covariances[:, 0].size)
+        return np.concatenate([mahalanobis(X[rows], *A) for rows in blocks])

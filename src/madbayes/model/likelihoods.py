@@ -4,6 +4,7 @@
 :class:`MeansCovariances`. Row weights multiply the squared error of a row.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -155,6 +156,10 @@ class MeansCovariances(NamedTuple):
     covariances: NDArray  # K x D x D
 
 
+# The scatter of each cluster about given means, K x D x D: a function, for not every model looks at it.
+Scatters = Callable[[NDArray], NDArray]
+
+
 def cluster_scatters(X: NDArray, Z: NDArray, means: NDArray, sample_weight: Weights = None) -> NDArray:
     """Scatter matrix of each cluster about its mean, K x D x D.
 
@@ -218,8 +223,16 @@ class KnownCovarianceGaussian:
 
     def fit(self, X: NDArray, Z: NDArray, sample_weight: Weights = None) -> MeansCovariances:
         """Cluster means, beside the given covariances."""
-        covariances = np.stack([self.initial_covariance(k) for k in range(Z.shape[1])])
-        return MeansCovariances(least_squares(X, Z, sample_weight), covariances)
+        means = least_squares(X, Z, sample_weight)
+        return self.fit_about(means, lambda means: cluster_scatters(X, Z, means, sample_weight))
+
+    def fit_about(self, means: NDArray, scatters: Scatters) -> MeansCovariances:
+        """The clusters that have these means."""
+        return MeansCovariances(means, np.stack([self.initial_covariance(k) for k in range(len(means))]))
+
+    def covariance_prices(self, covariances: NDArray) -> NDArray:
+        """What covariances add to the loss of each cluster: nothing, they are given."""
+        return np.zeros(len(covariances))
 
     @property
     def n_slots(self) -> int:
@@ -277,19 +290,27 @@ class FullCovarianceGaussian:
     def cluster_losses(self, scatters: NDArray, covariances: NDArray) -> NDArray:
         """tr((S + Phi) Sigma^-1) + c log|Sigma| - c log|Phi / c| - c D for each cluster.
 
-        Written with M = Sigma^-1 Phi / c as tr(Sigma^-1 S) + c (tr M - log|M| - D), a sum of two terms that
-        are never negative.
+        Written as tr(Sigma^-1 S), the Mahalanobis error of the rows, and a price for Sigma: two terms that are never
+        negative.
         """
+        traces = np.trace(np.linalg.solve(covariances, scatters), axis1=1, axis2=2)
+        return traces + self.covariance_prices(covariances)
+
+    def covariance_prices(self, covariances: NDArray) -> NDArray:
+        """What the covariance of each cluster adds to its loss: c (tr M - log|M| - D), with M = Sigma^-1 Phi / c."""
         c, Phi = self.covariance_penalty, np.asarray(self.prior_covariance)
         M = np.linalg.solve(covariances, Phi[None] / c)
-        traces = np.trace(np.linalg.solve(covariances, scatters), axis1=1, axis2=2)
-        return traces + c * (np.trace(M, axis1=1, axis2=2) - log_dets(M) - len(Phi))
+        return c * (np.trace(M, axis1=1, axis2=2) - log_dets(M) - len(Phi))
 
     def fit(self, X: NDArray, Z: NDArray, sample_weight: Weights = None) -> MeansCovariances:
         """Cluster means and (S + Phi) / c."""
         means = least_squares(X, Z, sample_weight)
-        scatters = cluster_scatters(X, Z, means, sample_weight)
-        return MeansCovariances(means, (scatters + np.asarray(self.prior_covariance)) / self.covariance_penalty)
+        return self.fit_about(means, lambda means: cluster_scatters(X, Z, means, sample_weight))
+
+    def fit_about(self, means: NDArray, scatters: Scatters) -> MeansCovariances:
+        """The clusters that have these means: their covariances are (S + Phi) / c."""
+        S, Phi = scatters(means), np.asarray(self.prior_covariance)
+        return MeansCovariances(means, (S + Phi) / self.covariance_penalty)
 
     @property
     def n_slots(self) -> int:

@@ -16,37 +16,45 @@ from madbayes.engine.kernels.clusters import (
     two_least_narrow,
 )
 from madbayes.engine.kernels.codes import search_codes
-from madbayes.engine.kernels.collapsed import collapsed_rows
+from madbayes.engine.kernels.collapsed import run_collapsed
 from madbayes.engine.kernels.features import (
+    Limits,
+    Scratch,
     count_pairs,
-    give_feature,
+    drop_dependent,
     open_features,
+    refill,
     row_errors,
-    seed_run,
-    solve_grams,
+    run_all,
+    seed_runs,
+    solve,
     sweep_bits,
-    take_residual,
 )
+from madbayes.engine.kernels.search import polish
 
 __all__ = [
+    "Limits",
+    "Scratch",
     "add_rows",
     "collapsed_clusters",
-    "collapsed_rows",
     "count_pairs",
     "decide_rows",
-    "give_feature",
+    "drop_dependent",
     "move_rows",
     "open_clusters",
     "open_features",
     "pending_rows",
+    "polish",
+    "refill",
     "row_distances",
     "row_errors",
+    "run_all",
+    "run_collapsed",
     "search_codes",
-    "seed_run",
-    "solve_grams",
+    "seed_runs",
+    "solve",
     "squared_distance",
     "sweep_bits",
-    "take_residual",
     "two_least",
     "two_least_narrow",
 ]

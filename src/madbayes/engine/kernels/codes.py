@@ -38,7 +38,7 @@ def search_codes(X, A, Q, R, offset, rounder, codes, node_limit):  # type: ignor
             first[k], second[k] = 0, share > 0.5
         _flip_down(x, A, G, first, residual, size)
         _flip_down(x, A, G, second, residual, size)
-        error, other = take_residual(x, first, A, residual), take_residual(x, second, A, residual)
+        error, other = take_residual(x, first, A, K, residual), take_residual(x, second, A, K, residual)
         if other < error - _doubt(size, error):
             first[:] = second
             error = other
@@ -58,7 +58,7 @@ def _flip_down(x, A, G, z, residual, size):  # type: ignore[no-untyped-def]
     """Best single or pair flip until none lowers the error, which is taken anew after each."""
     K = len(A)
     single = np.empty(K)
-    error = take_residual(x, z, A, residual)
+    error = take_residual(x, z, A, K, residual)
     for _ in range(4 * K):
         for k in range(K):
             dot = 0.0
@@ -77,7 +77,7 @@ def _flip_down(x, A, G, z, residual, size):  # type: ignore[no-untyped-def]
         z[i] = 1 - z[i]
         if i != j:
             z[j] = 1 - z[j]
-        lower = take_residual(x, z, A, residual)
+        lower = take_residual(x, z, A, K, residual)
         if not lower < error - _doubt(size, error):
             z[i] = 1 - z[i]
             if i != j:

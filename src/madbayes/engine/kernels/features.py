@@ -2,121 +2,236 @@
 
 A binary code z of a row x has the squared error |x|^2 - 2 b.z + zGz' with b = Ax and G = AA'. Flipping bit k changes it
 by G_kk + 2 s_k g_k, where s_k is 1 for a bit that is off and -1 for one that is on, and g = Gz - b.
+
+A run has room for more features than it uses: Z is (N, room), A is (room, D), and ``used`` says how many there are.
+Weights are those of the rows, or of length 0 when all weigh 1.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from madbayes.engine.kernels.compiling import REORDER, compiled
 
 
-@compiled(fastmath=REORDER)
-def sweep_bits(B, G, squares, Z, gain, changed, errors):  # type: ignore[no-untyped-def]
-    """One ordered sweep over the bits of every row, for many runs at once.
+class Limits(NamedTuple):
+    """What a run of BP-means or K-features may do."""
 
-    B : IN (n, R, K), b of each row under each run
-    G : IN (R, K, K)
+    K: int  # features there must be if possible; 0 for BP-means
+    cap: int  # no feature is opened beyond this many; 0 for K-features
+    penalty: float  # the price of a feature
+    threshold: float  # weighted error above which a row opens a feature
+    negligible: float  # squared errors up to this are rounding
+    gain: float  # a change must gain more than this share of what it is compared with
+
+
+class Scratch(NamedTuple):
+    """Buffers of a run."""
+
+    errors: NDArray  # (N,)
+    B: NDArray  # (N, room)
+    G: NDArray  # (room, room)
+    sums: NDArray  # (room, D)
+    pairs: NDArray  # (room, room)
+    weighted: NDArray  # (room, room)
+    independent: NDArray  # (room,)
+
+
+@compiled(fastmath=REORDER)
+def project(X, A, used, B):  # type: ignore[no-untyped-def]
+    """B : OUT (n, room), products of rows and features; four rows at a time share what is read of a feature."""
+    n_rows, D = X.shape
+    whole = n_rows - n_rows % 4
+    for n in range(0, whole, 4):
+        for k in range(used):
+            b0 = b1 = b2 = b3 = 0.0
+            for d in range(D):
+                a = A[k, d]
+                b0 += X[n, d] * a
+                b1 += X[n + 1, d] * a
+                b2 += X[n + 2, d] * a
+                b3 += X[n + 3, d] * a
+            B[n, k] = b0
+            B[n + 1, k] = b1
+            B[n + 2, k] = b2
+            B[n + 3, k] = b3
+    for n in range(whole, n_rows):
+        for k in range(used):
+            b = 0.0
+            for d in range(D):
+                b += X[n, d] * A[k, d]
+            B[n, k] = b
+
+
+@compiled(fastmath=REORDER)
+def sweep_bits(B, G, squares, Z, used, gain, errors):  # type: ignore[no-untyped-def]
+    """One ordered sweep over the bits of every row; returns how many flipped.
+
+    B : IN (n, room), b of each row
+    G : IN (room, room)
     squares : IN (n,), |x|^2
-    Z : INOUT (n, R, K), uint8
+    Z : INOUT (n, room), uint8
     gain : IN, a flip must lower the error by more than this share of G_kk
-    changed : INOUT (R,), number of flips added
-    errors : OUT (n, R), squared error of each row
+    errors : OUT (n,), squared error of each row
     """
-    n_rows, R, K = B.shape
-    g = np.empty(K, dtype=G.dtype)
-    for n in range(n_rows):
-        for r in range(R):
-            for k in range(K):
-                g[k] = -B[n, r, k]
-            for j in range(K):
-                if Z[n, r, j]:
-                    for k in range(K):
-                        g[k] += G[r, j, k]
-            for k in range(K):
-                sign = 1.0 - 2.0 * Z[n, r, k]
-                if G[r, k, k] + 2.0 * sign * g[k] < -gain * G[r, k, k]:
-                    Z[n, r, k] = 1 - Z[n, r, k]
-                    changed[r] += 1
-                    for j in range(K):
-                        g[j] += sign * G[r, k, j]
-            error = squares[n]
-            for k in range(K):
-                if Z[n, r, k]:
-                    error += g[k] - B[n, r, k]
-            errors[n, r] = error
+    changed = 0
+    g = np.empty(used, dtype=G.dtype)
+    for n in range(len(B)):
+        for k in range(used):
+            g[k] = -B[n, k]
+        for j in range(used):
+            if Z[n, j]:
+                for k in range(used):
+                    g[k] += G[j, k]
+        for k in range(used):
+            sign = 1.0 - 2.0 * Z[n, k]
+            if G[k, k] + 2.0 * sign * g[k] < -gain * G[k, k]:
+                Z[n, k] = 1 - Z[n, k]
+                changed += 1
+                for j in range(used):
+                    g[j] += sign * G[k, j]
+        error = squares[n]
+        for k in range(used):
+            if Z[n, k]:
+                error += g[k] - B[n, k]
+        errors[n] = error
+    return changed
 
 
 @compiled()
-def count_pairs(Z, weights, pairs, weighted):  # type: ignore[no-untyped-def]
-    """Z'Z of many runs, exactly, and Z'WZ.
+def count_pairs(Z, weights, used, pairs, weighted):  # type: ignore[no-untyped-def]
+    """Z'Z, exactly, and Z'WZ.
 
-    Z : IN (n, R, K), uint8
-    weights : IN (n,), or of length 0 when all rows weigh 1
-    pairs : INOUT (R, K, K), int64, added to
-    weighted : INOUT (R, K, K), float64, added to; not touched without weights
+    Z : IN (n, room), uint8
+    pairs, weighted : OUT (used, used), float64; weighted is not touched without weights
     """
-    n_rows, R, K = Z.shape
-    on = np.empty(K, dtype=np.int64)
-    for n in range(n_rows):
-        for r in range(R):
-            count = 0
-            for k in range(K):
-                if Z[n, r, k]:
-                    on[count] = k
-                    count += 1
-            for i in range(count):
-                for j in range(count):
-                    pairs[r, on[i], on[j]] += 1
-                    if weights.size:
-                        weighted[r, on[i], on[j]] += weights[n]
+    on = np.empty(used, dtype=np.int64)
+    for i in range(used):
+        for j in range(used):
+            pairs[i, j] = 0.0
+            if weights.size:
+                weighted[i, j] = 0.0
+    for n in range(len(Z)):
+        count = 0
+        for k in range(used):
+            if Z[n, k]:
+                on[count] = k
+                count += 1
+        for i in range(count):
+            for j in range(i + 1):
+                pairs[on[i], on[j]] += 1.0
+                if weights.size:
+                    weighted[on[i], on[j]] += weights[n]
+    for i in range(used):
+        for j in range(i):
+            pairs[j, i] = pairs[i, j]
+            if weights.size:
+                weighted[j, i] = weighted[i, j]
 
 
 @compiled(fastmath=REORDER)
-def solve_grams(grams, sums, A, independent):  # type: ignore[no-untyped-def]
-    """Least squares for many runs, by elimination in the order of the columns; dependent ones are left out.
-
-    grams : INOUT (R, K, K), float64, destroyed
-    sums : IN (R, K, D)
-    A : OUT (R, K, D), float64; zero for columns that are linear combinations of earlier ones
-    independent : OUT (R, K), which columns are not
-    """
-    R, K, D = sums.shape
-    for r in range(R):
-        A[r] = sums[r]
-        for k in range(K):
-            # The pivot is the squared distance of column k to the span of the columns before it. Its own square
-            # is put together again from the entries left of the diagonal, which elimination does not change.
-            pivot = size = grams[r, k, k]
-            for j in range(k):
-                if independent[r, j]:
-                    size += grams[r, k, j] * grams[r, k, j] / grams[r, j, j]
-            independent[r, k] = pivot > 1e-10 * size
-            if not independent[r, k]:
-                A[r, k] = 0.0
-                continue
-            for i in range(k + 1, K):
-                factor = grams[r, i, k] / pivot
-                for j in range(k + 1, K):
-                    grams[r, i, j] -= factor * grams[r, k, j]
+def sum_rows(X, weights, Z, used, sums):  # type: ignore[no-untyped-def]
+    """sums : OUT (room, D), float64, Z'WX."""
+    D = X.shape[1]
+    for k in range(used):
+        for d in range(D):
+            sums[k, d] = 0.0
+    for n in range(len(X)):
+        w = weights[n] if weights.size else 1.0
+        for k in range(used):
+            if Z[n, k]:
                 for d in range(D):
-                    A[r, i, d] -= factor * A[r, k, d]
-        for k in range(K - 1, -1, -1):
-            if not independent[r, k]:
-                continue
-            for j in range(k + 1, K):
-                if independent[r, j]:
-                    for d in range(D):
-                        A[r, k, d] -= grams[r, k, j] * A[r, j, d]
-            for d in range(D):
-                A[r, k, d] /= grams[r, k, k]
+                    sums[k, d] += w * X[n, d]
 
 
 @compiled(fastmath=REORDER)
-def take_residual(x, z, A, residual):  # type: ignore[no-untyped-def]
+def eliminate(gram, A, used, independent):  # type: ignore[no-untyped-def]
+    """Least squares by elimination in the order of the columns; dependent ones are left out.
+
+    gram : INOUT (room, room), float64, destroyed
+    A : INOUT (room, D), float64: Z'WX before; features after, zero for combinations of earlier columns
+    independent : OUT (room,), which columns are not such
+    """
+    D = A.shape[1]
+    for k in range(used):
+        # The pivot is the squared distance of column k to the span of the columns before it. Its own square
+        # is put together again from the entries left of the diagonal, which elimination does not change.
+        pivot = size = gram[k, k]
+        for j in range(k):
+            if independent[j]:
+                size += gram[k, j] * gram[k, j] / gram[j, j]
+        independent[k] = pivot > 1e-10 * size
+        if not independent[k]:
+            for d in range(D):
+                A[k, d] = 0.0
+            continue
+        for i in range(k + 1, used):
+            factor = gram[i, k] / pivot
+            for j in range(k + 1, used):
+                gram[i, j] -= factor * gram[k, j]
+            for d in range(D):
+                A[i, d] -= factor * A[k, d]
+    for k in range(used - 1, -1, -1):
+        if independent[k]:
+            for j in range(k + 1, used):
+                if independent[j]:
+                    for d in range(D):
+                        A[k, d] -= gram[k, j] * A[j, d]
+            for d in range(D):
+                A[k, d] /= gram[k, k]
+
+
+@compiled(fastmath=REORDER)
+def solve(pairs, weighted, has_weights, sums, A, used, independent):  # type: ignore[no-untyped-def]
+    """Least-squares features; returns by how much they lower the squared error below that of no feature.
+
+    pairs, weighted : INOUT (room, room), Z'Z and Z'WZ, destroyed
+    sums : IN (room, D), Z'WX
+    A : OUT (room, D); independent : OUT (room,), as in :func:`eliminate`
+    """
+    D = A.shape[1]
+    for k in range(used):
+        for d in range(D):
+            A[k, d] = sums[k, d]
+    eliminate(pairs, A, used, independent)
+    if has_weights:  # what is redundant does not depend on weights
+        for k in range(used):
+            for d in range(D):
+                A[k, d] = sums[k, d]
+            for j in range(used):
+                if not (independent[j] and independent[k]):
+                    weighted[j, k] = 0.0
+        eliminate(weighted, A, used, independent)
+    explained = 0.0
+    for k in range(used):
+        for d in range(D):
+            explained += sums[k, d] * A[k, d]
+    return explained
+
+
+@compiled()
+def drop_dependent(Z, A, used, independent):  # type: ignore[no-untyped-def]
+    """Only the independent features, in their order. Z, A : INOUT; returns how many there are."""
+    kept = 0
+    for k in range(used):
+        if independent[k]:
+            if kept < k:
+                for n in range(len(Z)):
+                    Z[n, kept] = Z[n, k]
+                for d in range(A.shape[1]):
+                    A[kept, d] = A[k, d]
+            kept += 1
+    return kept
+
+
+@compiled(fastmath=REORDER)
+def take_residual(x, z, A, used, residual):  # type: ignore[no-untyped-def]
     """residual : OUT (D,), x - zA by differences. Returns its square."""
     square = 0.0
     for d in range(len(x)):
         residual[d] = x[d]
-    for k in range(len(A)):
+    for k in range(used):
         if z[k]:
             for d in range(len(x)):
                 residual[d] -= A[k, d]
@@ -125,12 +240,38 @@ def take_residual(x, z, A, residual):  # type: ignore[no-untyped-def]
     return square
 
 
+@compiled()
+def row_errors(X, Z, A, used, errors):  # type: ignore[no-untyped-def]
+    """errors : OUT (n,), squared errors of the rows, by differences."""
+    residual = np.empty(X.shape[1])
+    for n in range(len(X)):
+        errors[n] = take_residual(X[n], Z[n], A, used, residual)
+
+
+@compiled(inline="always")
+def weighted_sum(errors, weights):  # type: ignore[no-untyped-def]
+    """Sum over rows, each times its weight."""
+    total = 0.0
+    for n in range(len(errors)):
+        total += weights[n] * errors[n] if weights.size else errors[n]
+    return total
+
+
+@compiled()
+def largest(errors):  # type: ignore[no-untyped-def]
+    """The largest of some squared errors."""
+    most = 0.0
+    for n in range(len(errors)):
+        most = max(most, errors[n])
+    return most
+
+
 @compiled(fastmath=REORDER)
 def give_feature(X, A, k, Z, errors, first, residual, square, gain):  # type: ignore[no-untyped-def]
     """Make a residual feature k, and set the bit of every row from the first on that gains by it.
 
-    X : IN (N, D); residual : IN (D,); square : IN, its square
-    A : INOUT (K, D); Z : INOUT (N, K), uint8; errors : INOUT (N,), squared errors
+    residual : IN (D,); square : IN, its square
+    A : INOUT (room, D); Z : INOUT (N, room), uint8; errors : INOUT (N,), squared errors
     """
     D = X.shape[1]
     overlaps = np.zeros(k)
@@ -139,6 +280,8 @@ def give_feature(X, A, k, Z, errors, first, residual, square, gain):  # type: ig
             overlaps[j] += A[j, d] * residual[d]
     for d in range(D):
         A[k, d] = residual[d]
+    for m in range(first):
+        Z[m, k] = 0
     for m in range(first, len(X)):
         dot = 0.0
         for d in range(D):
@@ -147,99 +290,213 @@ def give_feature(X, A, k, Z, errors, first, residual, square, gain):  # type: ig
             if Z[m, j]:
                 dot -= overlaps[j]
         change = square - 2.0 * dot
-        if change < -gain * square:
-            Z[m, k] = 1
+        Z[m, k] = change < -gain * square
+        if Z[m, k]:
             errors[m] = max(errors[m] + change, 0.0)
 
 
-@compiled()
-def row_errors(X, Z, A, errors):  # type: ignore[no-untyped-def]
-    """errors : OUT (n,), squared errors of rows X with codes Z, by differences."""
-    residual = np.empty(X.shape[1])
-    for n in range(len(X)):
-        errors[n] = take_residual(X[n], Z[n], A, residual)
-
-
-@compiled()
-def seed_run(X, weights, base, base_errors, uniforms, penalty, negligible, A, Z, errors):  # type: ignore[no-untyped-def]
+@compiled(inline="always")
+def seed_run(X, weights, base_errors, uniforms, penalty, negligible, A, Z, errors):  # type: ignore[no-untyped-def]
     """++ seeding of one run: the base feature, then residuals of rows drawn by their weighted error.
 
-    X : IN (N, D); weights : IN (N,)
-    base : IN (D,), the mean of the rows; base_errors : IN (N,), squared errors about it
+    base_errors : IN (N,), squared errors about the base feature, which stands in A[0]
     uniforms : IN (room,), one number for each draw
     penalty : IN, a feature must lower the weighted error by more than this; negative for "add all there is room for"
     negligible : IN, squared errors up to this are rounding
-    A : OUT (room, D), float64; Z : OUT (N, room), uint8, zero before; errors : scratch (N,)
+    A : INOUT (room, D), float64; Z : OUT (N, room), uint8; errors : scratch (N,)
 
     Returns the number of features; the room is exhausted if it is that many.
     """
     N, room = Z.shape
     residual = np.empty(X.shape[1])
-    A[0] = base
-    Z[:, 0] = 1
-    errors[:] = base_errors
-    used = 1
+    for n in range(N):
+        Z[n, 0] = 1
+        errors[n] = base_errors[n]
+    used, all_rows = np.int64(1), np.int64(0)  # literals would be compiled apart
     while used < room:
-        total, largest = 0.0, 0.0
-        for n in range(N):
-            total += weights[n] * errors[n]
-            largest = max(largest, errors[n])
-        if largest <= 1e10 * negligible:  # updated errors are only good to rounding of the rows' squares
-            row_errors(X, Z[:, :used], A[:used], errors)
-            total, largest = 0.0, 0.0
-            for n in range(N):
-                total += weights[n] * errors[n]
-                largest = max(largest, errors[n])
-            if largest <= negligible:
+        if largest(errors) <= 1e10 * negligible:  # updated errors are only good to rounding of the rows' squares
+            row_errors(X, Z, A, used, errors)
+            if largest(errors) <= negligible:
                 break
+        total = weighted_sum(errors, weights)
         target, drawn, cumulative = uniforms[used - 1] * total, N - 1, 0.0
         for n in range(N):
-            cumulative += weights[n] * errors[n]
+            cumulative += weights[n] * errors[n] if weights.size else errors[n]
             if cumulative > target:
                 drawn = n
                 break
-        square = take_residual(X[drawn], Z[drawn, :used], A[:used], residual)
-        give_feature(X, A, used, Z, errors, 0, residual, square, 0.0)
+        square = take_residual(X[drawn], Z[drawn], A, used, residual)
+        give_feature(X, A, used, Z, errors, all_rows, residual, square, 0.0)
         errors[drawn] = 0.0
-        if penalty >= 0.0:
-            after = 0.0
-            for n in range(N):
-                after += weights[n] * errors[n]
-            if not after + penalty < total:
-                Z[:, used] = 0
-                break
+        if penalty >= 0.0 and not weighted_sum(errors, weights) + penalty < total:
+            break
         used += 1
     return used
 
 
-@compiled(fastmath=REORDER)
-def open_features(X, weights, A, used, Z, errors, first_rows, threshold, negligible, gain, cap):  # type: ignore[no-untyped-def]
+@compiled()
+def seed_runs(X, weights, base_errors, uniforms, penalty, negligible, A, Z, used):  # type: ignore[no-untyped-def]
+    """:func:`seed_run` for each of R runs: uniforms (R, room), A (R, room, D), Z (R, N, room); used : OUT (R,)."""
+    errors = np.empty(len(X))
+    for r in range(len(used)):
+        used[r] = seed_run(X, weights, base_errors, uniforms[r], penalty, negligible, A[r], Z[r], errors)
+
+
+@compiled()
+def open_features(X, weights, Z, A, used, errors, first, limits):  # type: ignore[no-untyped-def]
     """Rows in order: one whose weighted error exceeds the threshold opens a feature, which later rows may take.
 
-    X : IN (N, D)
-    weights : IN (N,), or of length 0 when all rows weigh 1
-    A : INOUT (R, K, D), float64, room for K features
-    used : INOUT (R,), how many of them there are
-    Z : INOUT (N, R, K), uint8
-    errors : INOUT (N, R), squared errors; those of rows near the threshold are taken anew by differences
-    first_rows : INOUT (R,), where to begin; N when done, else the row for which there was no room
-    threshold, negligible, gain, cap : IN
+    Z : INOUT (N, room), uint8; A : INOUT (room, D), float64
+    errors : INOUT (N,), squared errors; those of rows near the threshold are taken anew by differences
+    first : IN, the row to begin with
+
+    Returns how many features there are, and the row for which there was no room, or N.
     """
-    (N, D), (R, K) = X.shape, A.shape[:2]
-    residual = np.empty(D)
+    N, room = Z.shape
+    residual = np.empty(X.shape[1])
+    for n in range(first, N):
+        w = weights[n] if weights.size else 1.0
+        # Rounding may have moved an error by a little: whoever is close is looked at again.
+        if used < limits.cap and w * errors[n] > 0.999 * limits.threshold and errors[n] > 0.0:
+            error = take_residual(X[n], Z[n], A, used, residual)
+            if w * error > limits.threshold and error > limits.negligible:
+                if used == room:
+                    return used, n
+                give_feature(X, A, used, Z, errors, n + 1, residual, error, limits.gain)
+                Z[n, used] = 1
+                errors[n] = 0.0
+                used += 1
+    return used, N
+
+
+@compiled(inline="always")
+def fit_run(X, weights, Z, A, used, scratch):  # type: ignore[no-untyped-def]
+    """Least squares of one run: A : OUT; ``independent`` says what is not redundant. Returns what is explained."""
+    count_pairs(Z, weights, used, scratch.pairs, scratch.weighted)
+    sum_rows(X, weights, Z, used, scratch.sums)
+    return solve(scratch.pairs, scratch.weighted, weights.size > 0, scratch.sums, A, used, scratch.independent)
+
+
+@compiled(inline="always")
+def leave_out_redundant(X, weights, Z, A, used, scratch):  # type: ignore[no-untyped-def]
+    """A run that starts with redundant features goes on without them, from least squares. Returns how many are left."""
+    count_pairs(Z, weights, used, scratch.pairs, scratch.weighted)
+    sum_rows(X, weights, Z, used, scratch.sums)
+    eliminate(scratch.pairs, scratch.sums, used, scratch.independent)
+    for k in range(used):
+        if not scratch.independent[k]:
+            fit_run(X, weights, Z, A, used, scratch)
+            return drop_dependent(Z, A, used, scratch.independent)
+    return used
+
+
+@compiled(inline="always")
+def refill(X, weights, Z, A, used, limits, scratch):  # type: ignore[no-untyped-def]
+    """Features made of the row of largest error until there are K, or nothing is left to explain.
+
+    Z, A : INOUT. Returns how many there are, and what they explain.
+    """
+    errors, residual, all_rows = scratch.errors, np.empty(X.shape[1]), np.int64(0)
+    explained = fit_run(X, weights, Z, A, used, scratch)
+    while used < limits.K:
+        row_errors(X, Z, A, used, errors)
+        worst, most = 0, -1.0
+        for n in range(len(X)):
+            error = weights[n] * errors[n] if weights.size else errors[n]
+            if error > most:
+                worst, most = n, error
+        if errors[worst] <= limits.negligible:
+            break
+        square = take_residual(X[worst], Z[worst], A, used, residual)
+        give_feature(X, A, used, Z, errors, all_rows, residual, square, 0.0)
+        explained = fit_run(X, weights, Z, A, used + 1, scratch)
+        kept = drop_dependent(Z, A, used + 1, scratch.independent)
+        used, exhausted = kept, kept == used
+        if exhausted:
+            break
+    return used, explained
+
+
+@compiled(fastmath=REORDER)
+def square_features(A, used, G):  # type: ignore[no-untyped-def]
+    """G : OUT (room, room), AA'."""
+    for i in range(used):
+        for j in range(i + 1):
+            dot = 0.0
+            for d in range(A.shape[1]):
+                dot += A[i, d] * A[j, d]
+            G[i, j] = dot
+            G[j, i] = dot
+
+
+@compiled(inline="always")
+def advance(X, squares, weights, Z, A, used, limits, scratch):  # type: ignore[no-untyped-def]
+    """One iteration of a run. Z, A : INOUT.
+
+    Returns how many features there are, how much has changed in Z (-1 if there was no room) and what is explained.
+    """
+    project(X, A, used, scratch.B)
+    square_features(A, used, scratch.G)
+    changed = sweep_bits(scratch.B, scratch.G, squares, Z, used, limits.gain, scratch.errors)
+    before = used
+    used, stopped = open_features(X, weights, Z, A, used, scratch.errors, np.int64(0), limits)
+    if stopped < len(X):
+        return used, -1, 0.0
+    explained = fit_run(X, weights, Z, A, used, scratch)
+    kept = drop_dependent(Z, A, used, scratch.independent)
+    changed += (used - before) + (used - kept)
+    used = kept
+    if used < limits.K:
+        used, explained = refill(X, weights, Z, A, kept, limits, scratch)
+        changed += used - kept
+    return used, changed, explained
+
+
+@compiled(inline="always")
+def run_features(X, squares, weights, total, Z, A, used, limits, trace, scratch):  # type: ignore[no-untyped-def]
+    """A whole run of BP-means, or of K-features, from its start to where nothing changes.
+
+    squares : IN (N,), |x|^2; total : IN, their weighted sum
+    Z : INOUT (N, room), uint8; A : INOUT (room, D), float64; used : IN, features at the start
+    trace : OUT (1 + iterations at most,), the objective
+
+    Returns how many features there are, the iterations made (-1 if there was no room) and whether it converged.
+    """
+    used = leave_out_redundant(X, weights, Z, A, used, scratch)
+    row_errors(X, Z, A, used, scratch.errors)
+    trace[0] = weighted_sum(scratch.errors, weights) + limits.penalty * used
+    iteration, converged = 0, False
+    while not converged and iteration + 1 < len(trace):
+        used, changed, explained = advance(X, squares, weights, Z, A, used, limits, scratch)
+        if changed < 0:
+            return used, -1, False
+        iteration += 1
+        trace[iteration] = total - explained + limits.penalty * used
+        # A start need not be least squares: its A may change although no bit does.
+        falls = trace[iteration] < (1.0 - limits.gain) * trace[iteration - 1]
+        converged = changed == 0 and (iteration > 1 or not falls)
+    row_errors(X, Z, A, used, scratch.errors)
+    trace[iteration] = weighted_sum(scratch.errors, weights) + limits.penalty * used
+    return used, iteration, converged
+
+
+@compiled()
+def run_all(X, squares, weights, total, Z, A, used, limits, traces, iterations, converged):  # type: ignore[no-untyped-def]
+    """:func:`run_features` for each of R runs: Z (R, N, room), A (R, room, D), traces (R, 1 + iterations at most).
+
+    used : INOUT (R,); iterations, converged : OUT (R,)
+    """
+    R, N, room = Z.shape
+    scratch = Scratch(
+        np.empty(N),
+        np.empty((N, room)),
+        np.empty((room, room)),
+        np.empty((room, X.shape[1])),
+        np.empty((room, room)),
+        np.empty((room, room)),
+        np.empty(room, dtype=np.bool_),
+    )
     for r in range(R):
-        n = first_rows[r]
-        while n < N:
-            w = weights[n] if weights.size else 1.0
-            # Rounding may have moved an error by a little: whoever is close is looked at again.
-            if used[r] < cap and w * errors[n, r] > 0.999 * threshold and errors[n, r] > 0.0:
-                error = take_residual(X[n], Z[n, r, : used[r]], A[r, : used[r]], residual)
-                if w * error > threshold and error > negligible:
-                    if used[r] == K:
-                        break
-                    give_feature(X, A[r], used[r], Z[:, r], errors[:, r], n + 1, residual, error, gain)
-                    Z[n, r, used[r]] = 1
-                    errors[n, r] = 0.0
-                    used[r] += 1
-            n += 1
-        first_rows[r] = n
+        used[r], iterations[r], converged[r] = run_features(
+            X, squares, weights, total, Z[r], A[r], used[r], limits, traces[r], scratch
+        )

@@ -1,0 +1,253 @@
+"""The landscape of features, and the moves in it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from madbayes.engine.allocation import Table
+from madbayes.engine.search import Move, Solution
+from madbayes.model.likelihoods import Weights, gram_inverse
+from madbayes.paper.features import JOINT_LIMIT
+from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
+
+# Branch and bound for the code of a row gives up after this many nodes.
+NODE_LIMIT = 2000
+# Iterations of a polish: it seldom takes more than twenty.
+MAX_ITER = 100
+# Rows whose residuals are compared when a feature is made of one.
+ROWS = (1, 3, 8)
+
+
+@dataclass
+class FeatureLandscape:
+    """Squared error of X = ZA with optimal codes, plus the penalty for each feature.
+
+    Parameters
+    ----------
+    table : Table
+        Of one block.
+    penalty : float
+        The price of a feature.
+    K : int, optional
+        Exactly so many features; any number if not given.
+    cap : int, optional
+        At most so many.
+    """
+
+    table: Table
+    penalty: float
+    K: int | None = None
+    cap: int | None = None
+    least = 0  # features there are at least
+
+    @classmethod
+    def of(cls, X: NDArray, penalty: float, sample_weight: Weights = None, **limits: int | None) -> "FeatureLandscape":
+        """The landscape of a table, all of it in one block."""
+        table = Table.of(X.astype(np.float64, copy=False), sample_weight)
+        return cls(table._replace(blocks=[slice(0, len(X))]), penalty, **limits)
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """The weight of every row."""
+        return self.table.weights if self.table.weights.size else np.ones(len(self.table.X))
+
+    @cached_property
+    def negligible(self) -> float:
+        """Squared error that is rounding."""
+        return ROUNDING * float(self.weights.sum() * self.table.squares.max(initial=0.0))
+
+    @property
+    def most(self) -> int:
+        """No solution has more features than this."""
+        limit = self.cap if self.K is None else self.K
+        return len(self.table.X) if limit is None else min(limit, len(self.table.X))
+
+    def residuals(self, solution: Solution) -> NDArray[np.float64]:
+        """X - ZA."""
+        return self.table.X - solution.groups @ solution.A
+
+    def simplest(self) -> Solution:
+        """No feature."""
+        return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
+
+    def start(self, rng: np.random.Generator) -> Solution:
+        """The mean, then one feature after the other as long as it pays, each the best of some rows' residuals."""
+        solution = self.simplest()
+        column: NDArray | None = np.ones(len(self.table.X), dtype=np.uint8)
+        while column is not None and self.most > solution.K:
+            more = self._descend(np.column_stack([solution.groups, column]))
+            if more.K <= solution.K or not self.is_lower(more, solution):
+                break
+            solution, column = more, residual_column(self, self.residuals(more), rng, max(ROWS))
+        return self.polish(solution.groups)
+
+    def is_lower(self, solution: Solution, than: Solution) -> bool:
+        """Whether a solution is better by more than rounding; where K is given, more features always are."""
+        if self.K is not None and solution.K != than.K:
+            return solution.K > than.K and than.value > self.negligible
+        return solution.value < than.value - RELATIVE_GAIN * abs(than.value)
+
+    def polish(self, groups: NDArray) -> Solution:
+        """Best codes and least squares in turn; features that cost more than they explain are dropped."""
+        solution = self._descend(groups)
+        while self.penalty > 0 and solution.K:
+            costs = deletion_costs(self, solution)
+            k = int(costs.argmin())
+            if costs[k] >= self.penalty:
+                break
+            solution = self._descend(np.delete(solution.groups, k, axis=1))
+        return self._fill(solution)
+
+    def _fill(self, solution: Solution) -> Solution:
+        """Where the number of features is given, bring it about; a solution with fewer counts only if it is exact."""
+        while self.K is not None and self.most > solution.K and solution.value > self.negligible:
+            R = self.residuals(solution)
+            column = column_of(self, R, np.array([(self.weights * (R**2).sum(axis=1)).argmax()]))
+            more = self._descend(np.column_stack([solution.groups, column]))
+            if more.K <= solution.K:
+                return solution._replace(value=np.inf)
+            solution = more
+        return solution
+
+    def _descend(self, groups: NDArray) -> Solution:
+        """Best codes and least squares in turn until nothing changes."""
+        from madbayes.engine import kernels
+
+        (N, K), D, table = groups.shape, self.table.X.shape[1], self.table
+        Z, A = np.array(groups, dtype=np.uint8, order="C"), np.empty((K, D))
+        scratch = kernels.Scratch(
+            np.empty(N), np.empty((N, K)), np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), np.empty((K, K)),
+            np.empty(K, dtype=bool),
+        )  # fmt: skip
+        used, explained, _ = kernels.polish(
+            table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, NODE_LIMIT, MAX_ITER, scratch
+        )
+        return Solution(Z[:, :used], A[:used], max(table.total - explained, 0.0) + self.penalty * used)
+
+    def with_K(self, K: int) -> "FeatureLandscape":
+        """The same table with exactly K features, at no price."""
+        return FeatureLandscape(self.table, 0.0, K)
+
+    def grown(self, solution: Solution, rng: np.random.Generator) -> list[NDArray]:
+        """Allocations with one more feature."""
+        R = self.residuals(solution)
+        column = residual_column(self, R, rng, max(ROWS))
+        columns = [direction_column(self, R, rng), direction_column(self, R, rng)]
+        columns += [np.ones(len(R), dtype=np.uint8)] if column is None or not solution.K else [column]
+        return [np.column_stack([solution.groups, column]) for column in columns]
+
+    def shrunk(self, solution: Solution) -> list[NDArray]:
+        """Allocations without one of the three cheapest features."""
+        cheapest = deletion_costs(self, solution).argsort()[:3]
+        return [np.delete(solution.groups, k, axis=1) for k in cheapest]
+
+    def polish_hard(self, solution: Solution) -> Solution:
+        """Collapsed BP-means, in which features follow every single change of a bit."""
+        from madbayes.engine import kernels
+
+        table, Z, A = self.table, np.array(solution.groups, dtype=np.uint8, order="C"), np.empty(solution.A.shape)
+        # With a penalty a row may pay to keep a feature of its own; none is opened here, and without one none is lost.
+        limits = kernels.Limits(0, 0, self.penalty, np.inf, 0.0, RELATIVE_GAIN)
+        kernels.run_collapsed(table.X, table.weights, Z, A, len(A), limits, JOINT_LIMIT, np.empty(MAX_ITER))
+        return self.polish(Z)
+
+
+def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
+    """What the squared error grows by without each feature, the others refitted: |a_k|^2 over [(Z'WZ)^-1]_kk."""
+    Z = solution.groups.astype(np.float64)
+    P = gram_inverse((Z.T * landscape.weights) @ Z)
+    return (solution.A**2).sum(axis=1) / np.diag(P)
+
+
+def column_of(landscape: FeatureLandscape, R: NDArray, rows: NDArray) -> NDArray[np.uint8]:
+    """The best feature made of the residual of one of some rows: who would have it."""
+    squares = (R[rows] ** 2).sum(axis=1)
+    gains = 2 * R @ R[rows].T - squares
+    best = int((landscape.weights @ np.maximum(gains, 0.0)).argmax())
+    return (gains[:, best] > 0).astype(np.uint8)
+
+
+def residual_column(
+    landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator, n_rows: int
+) -> NDArray[np.uint8] | None:
+    """The best feature made of the residual of one of some rows, drawn by their squared errors."""
+    errors = landscape.weights * (R**2).sum(axis=1)
+    total = errors.sum()
+    if total <= landscape.negligible:
+        return None
+    return column_of(landscape, R, rng.choice(len(R), n_rows, p=errors / total))
+
+
+def reseed(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """One of the cheaper features is deleted, and another made of a residual."""
+    if not solution.K:
+        return None
+    order = deletion_costs(landscape, solution).argsort()
+    k = order[min(int(rng.exponential(solution.K / 3)), solution.K - 1)]
+    Z = np.delete(solution.groups, k, axis=1)
+    A = least_squares(landscape, Z)
+    column = residual_column(landscape, landscape.table.X - Z @ A, rng, int(rng.choice(ROWS)))
+    return None if column is None else np.column_stack([Z, column])
+
+
+def least_squares(landscape: FeatureLandscape, Z: NDArray) -> NDArray:
+    """Features for these allocations, none of which may be redundant."""
+    ZW = Z.T * landscape.weights
+    return gram_inverse(ZW @ Z) @ (ZW @ landscape.table.X)
+
+
+def rebase(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """A feature is replaced by its union with another, their difference, or what is in one of them only."""
+    if solution.K < 2:
+        return None
+    Z = solution.groups.copy()
+    j, k = rng.choice(solution.K, 2, replace=False)
+    a, b = solution.groups[:, j], solution.groups[:, k]
+    Z[:, j] = (a | b, a & (1 - b), a ^ b)[rng.integers(3)]
+    return Z
+
+
+def add_row(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """One more feature, made of a residual."""
+    if landscape.most <= solution.K or landscape.K is not None:
+        return None
+    column = residual_column(landscape, landscape.residuals(solution), rng, int(rng.choice(ROWS)))
+    return None if column is None else np.column_stack([solution.groups, column])
+
+
+def add_direction(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """One more feature, made of the residuals' first singular vector."""
+    if landscape.most <= solution.K or landscape.K is not None:
+        return None
+    column = direction_column(landscape, landscape.residuals(solution), rng)
+    return np.column_stack([solution.groups, column])
+
+
+def direction_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """The rows on one side of the residuals' first singular vector, cut where their mean explains most."""
+    weights = landscape.weights
+    order = (R @ first_direction(R * np.sqrt(weights)[:, None], rng)).argsort()[::-1]
+    sums = np.cumsum(weights[order, None] * R[order], axis=0)
+    explained = (sums**2).sum(axis=1) / np.cumsum(weights[order])
+    column = np.zeros(len(R), dtype=np.uint8)
+    column[order[: int(explained.argmax()) + 1]] = 1
+    return column
+
+
+def first_direction(R: NDArray, rng: np.random.Generator) -> NDArray:
+    """The first right singular vector, nearly; its sign is left to chance."""
+    v = np.asarray(rng.standard_normal(R.shape[1]))
+    for _ in range(10):
+        v = R.T @ (R @ v)
+        v /= np.linalg.norm(v) + np.finfo(float).tiny
+    return v
+
+
+feature_moves: dict[str, Move] = {
+    "reseed": reseed,
+    "rebase": rebase,
+    "add_row": add_row,
+    "add_direction": add_direction,
+}

@@ -1,0 +1,254 @@
+"""Best codes of all rows given the features, as the search needs them: over and over, from codes that are nearly right.
+
+As in the module on features, a code z of a row with b = Ax costs zGz' - 2 b.z beside the row's own square, G = AA'.
+"""
+
+import numpy as np
+
+from madbayes.engine.kernels.compiling import REORDER, compiled
+from madbayes.engine.kernels.features import drop_dependent, fit_run, project, square_features
+
+# Up to this many features zGz' of all codes stands in a table.
+TABLE_LIMIT = 12
+# Of a code's bits so many lie next to each other in the table, for vector instructions.
+LOW = 5
+
+
+@compiled(fastmath=REORDER)
+def tabulate_codes(G, used, table):  # type: ignore[no-untyped-def]
+    """table : OUT (2^used,), zGz' of all codes; scratch behind it, (2^used,) as well."""
+    half = 1
+    changes = table[1 << used :]
+    table[0] = 0.0
+    for k in range(used):
+        changes[0] = G[k, k]
+        for j in range(k):
+            more = 2.0 * G[j, k]
+            for t in range(1 << j):
+                changes[(1 << j) + t] = changes[t] + more
+        for t in range(half):
+            table[half + t] = table[t] + changes[t]
+        half *= 2
+
+
+@compiled(fastmath=REORDER)
+def tabulate_shares(B, n, first, bits, shares):  # type: ignore[no-untyped-def]
+    """shares : OUT (2^bits,), -2 b.z of row n over the bits from the first on."""
+    shares[0] = 0.0
+    for k in range(bits):
+        for t in range(1 << k):
+            shares[(1 << k) + t] = shares[t] - 2.0 * B[n, first + k]
+
+
+@compiled(fastmath=REORDER)
+def look_up_rows(B, table, squares, Z, used, gain):  # type: ignore[no-untyped-def]
+    """The best of all codes for every row; returns how many codes changed.
+
+    B : IN (n, room); table : IN, from :func:`tabulate_codes`; squares : IN (n,), |x|^2
+    Z : INOUT (n, room), uint8; a code stays unless another gains more than the share ``gain``
+    """
+    low = min(used, LOW)
+    size, n_high, changed = 1 << low, 1 << (used - low), 0
+    lows, highs, least = np.empty(size), np.empty(n_high), np.empty(size)
+    for n in range(len(B)):
+        tabulate_shares(B, n, 0, low, lows)
+        tabulate_shares(B, n, low, used - low, highs)
+        for t in range(size):
+            least[t] = table[t]
+        for h in range(1, n_high):
+            for t in range(size):  # side by side, so that there is no minimum to carry along
+                cost = table[(h << low) + t] + highs[h]
+                least[t] = cost if cost < least[t] else least[t]
+        best = 0
+        for t in range(1, size):
+            if least[t] + lows[t] < least[best] + lows[best]:
+                best = t
+        code = 0
+        for k in range(used):
+            code += Z[n, k] << k
+        now = table[code] + lows[code & (size - 1)] + highs[code >> low]
+        if least[best] + lows[best] < now - gain * (squares[n] + np.abs(now)):
+            h = 0
+            for i in range(1, n_high):
+                if table[(i << low) + best] + highs[i] < table[(h << low) + best] + highs[h]:
+                    h = i
+            for k in range(used):
+                Z[n, k] = (((h << low) + best) >> k) & 1
+            changed += 1
+    return changed
+
+
+@compiled(fastmath=REORDER)
+def flip_row(b, G, z, used, gain, square, g):  # type: ignore[no-untyped-def]
+    """The best flip of one or two bits until none gains; returns whether any did. z : INOUT; g : scratch (used,)."""
+    for k in range(used):
+        g[k] = -b[k]
+        for j in range(used):
+            if z[j]:
+                g[k] += G[k, j]
+    changed = False
+    while True:
+        least, first, second = -gain * square, -1, -1
+        for k in range(used):
+            sk = 1.0 - 2.0 * z[k]
+            single = G[k, k] + 2.0 * sk * g[k]
+            if single < least:
+                least, first, second = single, k, k
+            for j in range(k):
+                sj = 1.0 - 2.0 * z[j]
+                pair = single + G[j, j] + 2.0 * sj * (g[j] + sk * G[j, k])
+                if pair < least:
+                    least, first, second = pair, j, k
+        if first < 0:
+            return changed
+        changed = True
+        for i in range(1 if first == second else 2):
+            k = first if i == 0 else second
+            sign = 1.0 - 2.0 * z[k]
+            z[k] = 1 - z[k]
+            for j in range(used):
+                g[j] += sign * G[j, k]
+
+
+@compiled(fastmath=REORDER)
+def factor(G, used, order, R, P):  # type: ignore[no-untyped-def]
+    """A triangle R with R'R = G + ridge for branch and bound, whose most decisive bits come last. Returns the ridge.
+
+    As bits are their own squares, a ridge on the diagonal of G and half of it beside b leave every cost as it is, and
+    there is a triangle even where features are dependent.
+
+    order : OUT (used,), which feature stands where; R : OUT (used, used); P : scratch (used, used)
+    """
+    ridge = 0.0
+    for k in range(used):
+        ridge += 1e-3 * G[k, k] / used
+    for k in range(used):
+        order[k] = k
+        for j in range(used):
+            P[k, j] = G[k, j] + (ridge if j == k else 0.0)
+    # Inverse in place, by pivots on the diagonal.
+    for k in range(used):
+        pivot = 1.0 / P[k, k]
+        for i in range(used):
+            if i != k:
+                f = P[i, k] * pivot
+                for j in range(used):
+                    if j != k:
+                        P[i, j] -= f * P[k, j]
+                P[i, k] = -f
+        for j in range(used):
+            if j != k:
+                P[k, j] *= pivot
+        P[k, k] = pivot
+    for last in range(used - 1, 0, -1):
+        best = 0
+        for i in range(last + 1):
+            if P[order[i], order[i]] < P[order[best], order[best]]:
+                best = i
+        order[best], order[last] = order[last], order[best]
+        m = order[last]
+        for i in range(last):
+            f = P[order[i], m] / P[m, m]
+            for j in range(last):
+                P[order[i], order[j]] -= f * P[m, order[j]]
+    for i in range(used):
+        for j in range(i, used):
+            total = G[order[i], order[j]] + (ridge if i == j else 0.0)
+            for k in range(i):
+                total -= R[k, i] * R[k, j]
+            R[i, j] = np.sqrt(total) if i == j else total / R[i, i]
+    return ridge
+
+
+@compiled(fastmath=REORDER)
+def branch_row(b, R, order, ridge, z, used, gain, square, node_limit, y, rest, partial, code, nearer, tried):  # type: ignore[no-untyped-def]
+    """Branch and bound from the code z, bits from the last to the first; returns whether there was a better one.
+
+    z : INOUT; y and what follows are scratch
+    """
+    for i in range(used):
+        y[i] = b[order[i]] + 0.5 * ridge
+        for k in range(i):
+            y[i] -= R[k, i] * y[k]
+        y[i] /= R[i, i]
+    best = 0.0
+    for i in range(used):
+        c = y[i]
+        for j in range(i, used):
+            if z[order[j]]:
+                c -= R[i, j]
+        best += c * c
+    best -= gain * (square + best)
+    partial[used] = 0.0
+    level, nodes, found = used - 1, 0, False
+    tried[level] = 0
+    while level < used:
+        if tried[level] == 2 or nodes > node_limit:
+            level += 1
+            continue
+        if tried[level] == 0:
+            rest[level] = y[level]
+            for j in range(level + 1, used):
+                if code[j]:
+                    rest[level] -= R[level, j]
+            nearer[level] = 2.0 * rest[level] > R[level, level]
+        bit = nearer[level] if tried[level] == 0 else 1 - nearer[level]
+        tried[level] += 1
+        nodes += 1
+        c = rest[level] - (R[level, level] if bit else 0.0)
+        error = partial[level + 1] + c * c
+        if error >= best:
+            tried[level] = 2  # the other value is farther still
+            continue
+        code[level], partial[level] = bit, error
+        if level == 0:
+            best, found = error, True
+            for j in range(used):
+                z[order[j]] = code[j]
+        else:
+            level -= 1
+            tried[level] = 0
+    return found
+
+
+@compiled()
+def search_rows(B, G, squares, Z, used, gain, node_limit):  # type: ignore[no-untyped-def]
+    """Flips of one or two bits, then branch and bound if ``node_limit`` allows it; returns how many codes changed."""
+    K, changed = max(used, 1), 0
+    R, P, order = np.empty((K, K)), np.empty((K, K)), np.empty(K, np.int64)
+    y, rest, partial, g = np.empty(K), np.empty(K), np.empty(K + 1), np.empty(K)
+    code, nearer, tried = np.zeros(K, np.uint8), np.zeros(K, np.uint8), np.zeros(K, np.int64)
+    ridge = factor(G, used, order, R, P) if node_limit else 0.0
+    for n in range(len(B)):
+        moved = flip_row(B[n], G, Z[n], used, gain, squares[n], g)
+        if node_limit:
+            found = branch_row(
+                B[n], R, order, ridge, Z[n], used, gain, squares[n], node_limit, y, rest, partial, code, nearer, tried
+            )
+            moved = moved or found
+        changed += moved
+    return changed
+
+
+@compiled()
+def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, scratch):  # type: ignore[no-untyped-def]
+    """Least squares and best codes in turn until no code changes. Z, A : INOUT.
+
+    Returns how many features there are, what they explain, and the iterations made.
+    """
+    table = np.empty(2 << min(used, TABLE_LIMIT))
+    iteration, changed, explained = 0, 1, 0.0
+    while changed and iteration < max_iter:
+        iteration += 1
+        explained = fit_run(X, weights, Z, A, used, scratch)
+        used = drop_dependent(Z, A, used, scratch.independent)
+        project(X, A, used, scratch.B)
+        square_features(A, used, scratch.G)
+        if used <= TABLE_LIMIT:
+            tabulate_codes(scratch.G, used, table)
+            changed = look_up_rows(scratch.B, table, squares, Z, used, gain)
+        else:
+            changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, 0)
+            if changed == 0 and node_limit:
+                changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit)
+    return used, explained, iteration
