@@ -21,6 +21,7 @@ from madbayes.engine.kernels import Limits
 from madbayes.engine.seeding import seed_features
 
 PENALTY = 200.0  # for the restarts: finds 4 to 11 features
+PRICE = 1e9  # for passes that open nothing
 
 
 def seconds(function: Callable[[], object], repeats: int = 3) -> float:
@@ -98,28 +99,44 @@ def k_features_iteration(n_jobs: int) -> None:
     row("K-features iteration, N=1e6 D=100 K=16 float32", ours, products, "the products XA' and Z'X", faster=False)
 
 
+def late_pass(table: partition.Table, run: partition.Clusters, workers: Workers) -> partition.Clusters:
+    """Assign, open nothing, move the means."""
+    state = partition.assign(table, run.A, run.assignment, run.shifts, PRICE, workers)
+    state, _ = partition.open_pass(table, run.A, state, PRICE, None, np.inf, workers)
+    return partition.fit(table, state, run.A, PRICE, workers, run)
+
+
 def dp_means_pass(n_jobs: int) -> None:
-    """A pass that opens nothing against an iteration of scikit-learn's K-means."""
+    """Passes of DP-means against iterations of scikit-learn's K-means from the same centres, 3 to 12 of both."""
     for D, K in ((2, 20), (16, 50), (64, 100), (128, 100)):
-        X = blobs(200_000, D, K)
+        X, shape = blobs(200_000, D, K), f"N=2e5 D={D} K={K} float32"
         centres = paper.seed_clusters(X[:5000], K, random_state=0)
         table = partition.Table.of(X, None)
         with Workers(n_jobs) as workers:
-            run = partition.start(table, centres, 1e9, workers)
+            early = partition.start(table, centres, PRICE, workers)
+            early = late_pass(table, early, workers)
 
-            def one_pass(table: partition.Table = table, run: partition.Clusters = run) -> None:
-                state = partition.assign(table, run.A, run.labels, workers)
-                state, _ = partition.open_pass(table, run.A, state, 1e9, None, np.inf)
-                partition.fit(table, state, run.A, 1e9, run.trace, workers)
+            def ten_passes() -> None:
+                run = early
+                for _ in range(10):
+                    run = late_pass(table, run, workers)
 
-            ours = seconds(one_pass)
+            def full_pass() -> None:
+                late_pass(table, partition.forgetful(early), workers)
+
+            def opening_pass() -> None:
+                partition.dp_means(table, 6.0 * D, max_iter=1, workers=workers)
+
+            ours, full, opening = seconds(ten_passes) / 10, seconds(full_pass), seconds(opening_pass)
         with threadpool_limits(n_jobs):
             times = [
                 seconds(lambda i=i: KMeans(K, init=centres, n_init=1, max_iter=i, tol=0).fit(X))  # type: ignore[misc]
                 for i in (2, 12)
             ]
-        note = "scikit-learn Lloyd iteration"
-        row(f"DP-means pass, N=2e5 D={D} K={K} float32", ours, (times[1] - times[0]) / 10, note, faster=False)
+        lloyd, note = (times[1] - times[0]) / 10, "scikit-learn Lloyd iteration"
+        row(f"DP-means pass, {shape}", ours, lloyd, note, faster=False)
+        row(f"the same looking at all rows, {shape}", full, lloyd, note, faster=False)
+        row(f"first DP-means pass, opens K={K}, {shape}", opening, lloyd, note, faster=False)
 
 
 def whole_fit(n_jobs: int) -> None:

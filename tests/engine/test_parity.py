@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from madbayes import paper
-from madbayes.engine import allocation, covariance, partition
+from madbayes.engine import allocation, centres, covariance, partition
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.seeding import seed_clusters, seed_features
 from madbayes.model import CRP, FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
@@ -54,9 +54,9 @@ def blocks(request, monkeypatch):
     if request.param is not None:
         small = partial(small_blocks, size=request.param)
         monkeypatch.setattr(allocation, "row_blocks", small)
+        monkeypatch.setattr(centres, "row_blocks", small)
         monkeypatch.setattr(covariance, "row_blocks", small)
         monkeypatch.setattr(covariance, "CHUNK", request.param)
-        monkeypatch.setattr(partition, "row_blocks", small)
 
 
 def small_blocks(n_rows, n_columns, size):

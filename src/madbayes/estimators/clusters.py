@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 
 from madbayes.engine.blocks import Workers, row_blocks
-from madbayes.engine.partition import Clusters, Table, cluster_means, collapsed_dp_means, dp_means, k_means, nearest
+from madbayes.engine.centres import Nearest, Table, nearest
+from madbayes.engine.partition import Clusters, cluster_means, collapsed_dp_means, dp_means, k_means, squared_error
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
@@ -18,6 +19,7 @@ from madbayes.estimators.base import (
     PATH_ROWS,
     GroupEstimator,
     Problem,
+    State,
     as_float64,
     means_of,
 )
@@ -94,6 +96,9 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
 
     def _codes(self, assigned: NDArray, K: int) -> NDArray[np.uint8]:
         return one_hot(assigned, K)
+
+    def _sizes_of(self, problem: Problem, state: State) -> NDArray[np.float64]:
+        return np.bincount(state.assigned, problem.weights, minlength=len(means_of(state.A))).astype(np.float64)
 
     def _useful(self, assigned: NDArray, K: int) -> NDArray[np.bool_]:
         return np.bincount(assigned, minlength=K) > 0
@@ -304,8 +309,21 @@ class DPMeans(ClusterEstimator):
             return k_means(table, A, **options)
         return dp_means(table, penalty, A, order=order, max_clusters=cap, **options)
 
+    def _loss(self, problem: Problem, likelihood: Likelihood, assigned: NDArray, A: NDArray) -> float:
+        # The squared error of a row is the distance to its mean: no table of codes is needed.
+        labels = assigned if assigned.ndim == 1 else assigned.argmax(axis=1)
+        return squared_error(Table.of(problem.X, problem.sample_weight), as_float64(A), labels, problem.workers)
+
+    def _settle_in_order(self, problem: Problem, objective: Objective, A: NDArray) -> State:
+        self._nearest = Nearest(problem.X)  # the means hardly change from here on
+        try:
+            return super()._settle_in_order(problem, objective, A)
+        finally:
+            del self._nearest
+
     def _assign(self, X: NDArray, A: NDArray, workers: Workers) -> NDArray:
-        return nearest(X, A, workers)
+        known = getattr(self, "_nearest", None)
+        return nearest(X, A, workers) if known is None else known(A, workers)
 
     def _refit(self, problem: Problem, objective: Objective, assigned: NDArray, A: NDArray) -> NDArray:
         return cluster_means(Table.of(problem.X, problem.sample_weight), assigned, len(A), problem.workers)

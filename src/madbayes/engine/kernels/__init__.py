@@ -3,7 +3,18 @@
 Arguments are marked IN, OUT or INOUT; buffers belong to the caller.
 """
 
-from madbayes.engine.kernels.clusters import add_rows, collapsed_clusters, nearest_rows, open_clusters, squared_distance
+from madbayes.engine.kernels.clusters import (
+    add_rows,
+    collapsed_clusters,
+    decide_rows,
+    move_rows,
+    open_clusters,
+    pending_rows,
+    row_distances,
+    squared_distance,
+    two_least,
+    two_least_narrow,
+)
 from madbayes.engine.kernels.codes import search_codes
 from madbayes.engine.kernels.collapsed import run_collapsed
 from madbayes.engine.kernels.features import (
@@ -27,12 +38,15 @@ __all__ = [
     "add_rows",
     "collapsed_clusters",
     "count_pairs",
+    "decide_rows",
     "drop_dependent",
-    "nearest_rows",
+    "move_rows",
     "open_clusters",
     "open_features",
+    "pending_rows",
     "polish",
     "refill",
+    "row_distances",
     "row_errors",
     "run_all",
     "run_collapsed",
@@ -41,4 +55,6 @@ __all__ = [
     "solve",
     "squared_distance",
     "sweep_bits",
+    "two_least",
+    "two_least_narrow",
 ]
