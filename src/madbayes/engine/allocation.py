@@ -314,6 +314,23 @@ def leave_out_redundant(table: Table, state: State, workers: Workers) -> None:
         drop(state, independent)
 
 
+def independent_features(Z: NDArray[np.uint8], workers: Workers) -> NDArray[np.bool_]:
+    """Which columns are not redundant, block by block: :func:`madbayes.paper.features.independent_columns`."""
+    from madbayes.engine import kernels
+
+    K, no_weights = Z.shape[1], np.empty(0)
+
+    def pairs(rows: slice) -> NDArray[np.float64]:
+        counted = np.empty((K, K))
+        kernels.count_pairs(np.ascontiguousarray(Z[rows]), no_weights, K, counted, counted)
+        return counted
+
+    independent = np.empty(K, dtype=bool)
+    total = np.sum(workers.map(pairs, row_blocks(*Z.shape)), axis=0)
+    kernels.eliminate(total, np.empty((K, 0)), K, independent)
+    return independent
+
+
 def least_squares_features(X: NDArray, Z: NDArray, sample_weight: Weights, workers: Workers) -> NDArray:
     """Least-squares features of one Z, block by block."""
     K = Z.shape[1]

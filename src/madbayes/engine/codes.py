@@ -21,13 +21,32 @@ def best_codes(X: NDArray, A: NDArray, workers: Workers) -> NDArray[np.uint8]:
     K, D = A.shape
     if K == 0:
         return np.zeros((len(X), 0), dtype=np.uint8)
+    solve, order = (_compare_all, np.arange(K)) if K <= EXACT_LIMIT else (_search, decisive_last(A))
+    A = A[order]
     Q, R = np.linalg.qr(A.T)
-    solve = _compare_all if K <= EXACT_LIMIT else _search
+    codes = np.empty((len(X), K), dtype=np.uint8)
 
-    def one(rows: slice) -> NDArray[np.uint8]:
-        return solve(np.ascontiguousarray(X[rows], dtype=np.float64), A, Q, R).astype(np.uint8)
+    def one(rows: slice) -> None:
+        codes[rows, order] = solve(np.ascontiguousarray(X[rows], dtype=np.float64), A, Q, R)
 
-    return np.concatenate(workers.map(one, row_blocks(len(X), max(D, 2 ** min(K, EXACT_LIMIT)))))
+    workers.map(one, row_blocks(len(X), max(D, 2 ** min(K, EXACT_LIMIT))))
+    return codes
+
+
+def decisive_last(A: NDArray) -> NDArray[np.intp]:
+    """An order of the features in which the last one is farthest from the span of all others, and so on.
+
+    Branch and bound decides the last bits first: the more a wrong one costs, the sooner a branch ends.
+    """
+    G = A @ A.T
+    P = np.linalg.inv(G + 1e-6 * np.trace(G) / len(G) * np.eye(len(G)) + np.finfo(float).tiny * np.eye(len(G)))
+    order, left = np.empty(len(A), dtype=np.intp), list(range(len(A)))
+    for place in range(len(A) - 1, -1, -1):
+        k = min(left, key=lambda k: P[k, k])
+        left.remove(k)
+        order[place] = k
+        P = P - np.outer(P[:, k], P[k]) / P[k, k]
+    return order
 
 
 def _compare_all(X: NDArray, A: NDArray, Q: NDArray, R: NDArray) -> NDArray:

@@ -374,6 +374,12 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         return np.ascontiguousarray(validation.check_table(self, X, reset=False))
 
+    def _by_blocks(self, table: NDArray, function: Callable[[slice], NDArray]) -> NDArray:
+        """What a function gives for the rows of each block, in the precision of the table."""
+        blocks = row_blocks(len(table), max(table.shape[1], self._n_features_out))
+        with Workers(self.n_jobs) as workers:
+            return np.concatenate(workers.map(function, blocks)).astype(table.dtype, copy=False)
+
     def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the objective of X under the fitted groups; on the training data, minus ``objective_``.
 

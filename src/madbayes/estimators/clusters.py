@@ -168,9 +168,13 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
             when there is only one cluster.
         """
         table = self._check_new(X)
-        D = np.sort(self._squared_distances(table), axis=1)
-        margin = D[:, 1] - D[:, 0] if D.shape[1] > 1 else np.full(len(D), np.inf)
-        return np.column_stack([D[:, 0], margin]).astype(table.dtype, copy=False)
+
+        def one(rows: slice) -> NDArray:
+            D = np.sort(self._squared_distances(table[rows]), axis=1)
+            margin = D[:, 1] - D[:, 0] if D.shape[1] > 1 else np.full(len(D), np.inf)
+            return np.column_stack([D[:, 0], margin])
+
+        return self._by_blocks(table, one)
 
 
 class DPMeans(ClusterEstimator):

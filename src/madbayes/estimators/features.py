@@ -9,7 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes.engine.allocation import CHUNK, bp_means, collapsed_bp_means, k_features, least_squares_features
+from madbayes.engine.allocation import (
+    CHUNK,
+    bp_means,
+    collapsed_bp_means,
+    independent_features,
+    k_features,
+    least_squares_features,
+)
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.codes import best_codes
 from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
@@ -28,7 +35,7 @@ from madbayes.estimators.base import (
 )
 from madbayes.model import IBP, BetaBernoulli, Gaussian, Likelihood, Objective, Prior
 from madbayes.paper import Result, Run
-from madbayes.paper.features import independent_columns, with_penalty
+from madbayes.paper.features import with_penalty
 from madbayes.paper.result import rounding_error
 
 
@@ -155,7 +162,7 @@ class FeatureEstimator(GroupEstimator):
         return assigned
 
     def _useful(self, assigned: NDArray, K: int) -> NDArray[np.bool_]:
-        return independent_columns(assigned)
+        return independent_features(assigned, Workers(1))
 
     def _without(self, assigned: NDArray, useful: NDArray[np.bool_]) -> NDArray:
         return assigned[:, useful]
@@ -226,9 +233,13 @@ class FeatureEstimator(GroupEstimator):
         table, A = self._check_new(X), self._groups()
         with Workers(self.n_jobs) as workers:
             Z = self._assign(table, A, workers)
-        R = table - Z @ A
-        flips = (A**2).sum(axis=1) - 2 * (1.0 - 2.0 * Z) * (R @ A.T)
-        return np.column_stack([(R**2).sum(axis=1), flips.min(axis=1, initial=np.inf)]).astype(table.dtype, copy=False)
+
+        def one(rows: slice) -> NDArray:
+            R = table[rows] - Z[rows] @ A
+            flips = (A**2).sum(axis=1) - 2 * (1.0 - 2.0 * Z[rows]) * (R @ A.T)
+            return np.column_stack([(R**2).sum(axis=1), flips.min(axis=1, initial=np.inf)])
+
+        return self._by_blocks(table, one)
 
 
 class BPMeans(FeatureEstimator):
