@@ -176,7 +176,7 @@ def explained(landscape: FeatureLandscape, R: NDArray, columns: NDArray) -> NDAr
 
 def row_columns(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Who would have a feature made of the residual of a row, for some rows drawn by their squared errors."""
-    errors = landscape.weights * (R**2).sum(axis=1)
+    errors = landscape.weights * (R**2).sum(axis=1) + np.finfo(float).tiny
     rows = rng.choice(len(R), rng.choice(ROWS), p=errors / errors.sum())
     return ((R[rows] ** 2).sum(axis=1) < 2 * R @ R[rows].T).astype(np.uint8)
 

@@ -7,8 +7,9 @@ or the budget is spent. Budgets are counted in moves, so the same seed gives the
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -36,6 +37,18 @@ class Solution(NamedTuple):
     def K(self) -> int:
         """Number of groups."""
         return len(self.A)
+
+
+class Budget(Protocol):
+    """How long a search may go on."""
+
+    n_runs: int  # lineages that have a solution
+
+    def is_spent(self) -> bool:
+        """Whether to stop with what is there."""
+
+    def interrupt(self) -> None:
+        """Stop at the next opportunity, or raise again where there is nothing to keep."""
 
 
 class Landscape(Protocol):
@@ -93,6 +106,7 @@ class Lineage:
     best: Solution | None = None
     trace: list[float] = field(default_factory=list)
     moves: int = 0
+    seconds: float = 0.0
     idle: int = 0  # moves since the last success
     hardened: bool = False  # whether the stronger polish has been tried since
     ended: bool = False
@@ -109,9 +123,16 @@ class Lineage:
 
     def advance(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int) -> None:
         """Some moves."""
+        began = perf_counter()
         if self.best is None:
             self.best = landscape.start(self.rng)
+        if not self.trace:
             self.trace.append(self.best.value)
+        self._move(landscape, moves, patience, steps)
+        self.seconds += perf_counter() - began
+
+    def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int) -> None:
+        assert self.best is not None
         names = list(moves)
         for _ in range(steps):
             if self.ended:
@@ -148,29 +169,54 @@ def search(
     options: Search,
     seeds: Iterator[int],
     workers: Workers,
-    is_over: Callable[[list[Lineage]], bool] = lambda lineages: False,
+    *,
+    given: Sequence[Solution] = (),
+    budget: Budget | None = None,
 ) -> list[Lineage]:
-    """All lineages, best first. ``is_over`` is asked between strides, with those there are."""
-    lineages: list[Lineage] = []
+    """All lineages that have begun, best first. Those from given solutions come before any others."""
+    lineages = [Lineage(next(seeds), solution) for solution in given]
     abreast = ABREAST
     while True:
         active = [lineage for lineage in lineages if not lineage.ended]
         if not active:
-            active = [Lineage(next(seeds)) for _ in range(abreast)]
+            active = [Lineage(next(seeds)) for _ in range(_room_for(lineages, abreast, options))]
             lineages += active
             abreast *= 2
-        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, STRIDE), active)
-        lineages.sort(key=lambda lineage: lineage.value)
-        if _is_decided(lineages, options) or is_over(lineages):
-            return lineages
+        try:
+            workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, STRIDE), active)
+        except KeyboardInterrupt:
+            if budget is None:
+                raise
+            budget.interrupt()
+        begun = [lineage for lineage in lineages if lineage.best is not None]
+        if budget is not None:
+            budget.n_runs = len(begun)
+        if _is_decided(begun, options) or (budget is not None and budget.is_spent()):
+            return sorted(begun, key=lambda lineage: lineage.value)
+
+
+def _room_for(lineages: list[Lineage], wanted: int, options: Search) -> int:
+    return wanted if options.max_lineages is None else min(wanted, options.max_lineages - len(lineages))
 
 
 def _is_decided(lineages: list[Lineage], options: Search) -> bool:
     """Whether enough lineages agree, or the budget is spent."""
-    ended, best = [lineage for lineage in lineages if lineage.ended], lineages[0].value
+    ended, best = [lineage for lineage in lineages if lineage.ended], min(lineage.value for lineage in lineages)
     agreeing = sum(lineage.value <= best + SAME * abs(best) for lineage in ended)
     return (
         agreeing >= options.agreement
         or (options.max_lineages is not None and len(ended) >= options.max_lineages)
         or (options.max_moves is not None and sum(lineage.moves for lineage in lineages) >= options.max_moves)
     )
+
+
+def report(lineages: list[Lineage]) -> dict[str, Any]:
+    """What a search did, in plain values."""
+    best = lineages[0].value
+    return {
+        "lineages": len(lineages),
+        "agreeing": sum(lineage.ended and lineage.value <= best + SAME * abs(best) for lineage in lineages),
+        "moves": sum(lineage.moves for lineage in lineages),
+        "tried": dict(sum((lineage.tried for lineage in lineages), Counter())),
+        "kept": dict(sum((lineage.kept for lineage in lineages), Counter())),
+    }

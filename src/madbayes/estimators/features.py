@@ -1,7 +1,7 @@
 """Estimators that put each row in any number of groups."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,20 +19,14 @@ from madbayes.engine.allocation import (
 )
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.codes import best_codes
+from madbayes.engine.feature_search import FeatureLandscape, feature_moves
 from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
+from madbayes.engine.search import Landscape, Move
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
-from madbayes.estimators.base import (
-    AUTO_RESTARTS,
-    PATH_LENGTH,
-    PATH_RESTARTS,
-    PATH_ROWS,
-    Budget,
-    GroupEstimator,
-    Problem,
-    State,
-    as_float64,
-)
+from madbayes.estimators.base import PATH_LENGTH, PATH_RESTARTS, PATH_ROWS, GroupEstimator
+from madbayes.estimators.problem import Budget, Found, Problem, State, as_float64
+from madbayes.estimators.searching import AUTO_RESTARTS
 from madbayes.model import IBP, BetaBernoulli, Gaussian, Likelihood, Objective, Prior
 from madbayes.paper import Result, Run
 from madbayes.paper.features import with_penalty
@@ -133,6 +127,29 @@ class FeatureEstimator(GroupEstimator):
         if cap is not None and penalty == 0:
             return k_features(X, min(cap, len(X)), starts, **options)
         return bp_means(X, penalty, starts, max_components=cap, **options)
+
+    _search_rows = 1000
+
+    def _landscape(self, problem: Problem, penalty: float) -> tuple[Landscape, Mapping[str, Move]]:
+        cap, K = self._cap(), None
+        if cap is not None and penalty == 0:
+            K = min(cap, len(problem.X))
+        return FeatureLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), feature_moves
+
+    def _init_groups(self, sample: Problem) -> NDArray:
+        Z, A = sample.init
+        return Z if len(Z) == len(sample.X) else best_codes(sample.X, A, sample.workers)
+
+    def _descend_from(self, problem: Problem, penalty: float, A: NDArray) -> Result:
+        start, cap = (best_codes(problem.X, A, problem.workers), A), self._cap()
+        options: dict[str, Any] = {
+            "sample_weight": problem.sample_weight,
+            "max_iter": self.max_iter,
+            "workers": problem.workers,
+        }
+        if cap is not None and penalty == 0:
+            return k_features(problem.X, min(cap, len(problem.X)), [start], **options)[0]
+        return bp_means(problem.X, penalty, [start], max_components=cap, **options)[0]
 
     def _settle(self, problem: Problem, objective: Objective, A: NDArray) -> State:
         """Where the number of components is given, bring it about as far as there is something to explain."""
@@ -480,9 +497,9 @@ converged_, runs_, search_info_, path_
         validation.check_count("max_components", self.max_components, other=None)
         return validation.check_penalty(self.penalty)
 
-    def _search(
+    def _search_paper(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
-    ) -> tuple[Any, list[Run]]:
+    ) -> Found:
         """Restarts for each K, and from what is given beside them, judged by the BP-means objective."""
         runs: list[Run] = []
         budget = Budget(self.time_limit)
@@ -511,4 +528,4 @@ converged_, runs_, search_info_, path_
             return [with_penalty(result, penalty) for result in results]
 
         started, more = self._restarts(starts, run, problem, budget)
-        return min([best, *started], key=lambda result: result.value), runs + more
+        return self._found([best, *started], runs + more)
