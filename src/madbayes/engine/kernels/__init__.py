@@ -4,6 +4,7 @@ Arguments are marked IN, OUT or INOUT; buffers belong to the caller.
 """
 
 from madbayes.engine.kernels.clusters import add_rows, collapsed_clusters, nearest_rows, open_clusters, squared_distance
+from madbayes.engine.kernels.cluster_search import Clustering, descend
 from madbayes.engine.kernels.codes import search_codes
 from madbayes.engine.kernels.collapsed import run_collapsed
 from madbayes.engine.kernels.features import (
@@ -22,11 +23,13 @@ from madbayes.engine.kernels.features import (
 from madbayes.engine.kernels.search import polish
 
 __all__ = [
+    "Clustering",
     "Limits",
     "Scratch",
     "add_rows",
     "collapsed_clusters",
     "count_pairs",
+    "descend",
     "drop_dependent",
     "nearest_rows",
     "open_clusters",
