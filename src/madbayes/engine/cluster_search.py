@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.engine.feature_search import first_direction
 from madbayes.engine.search import Move, Solution
 from madbayes.model.likelihoods import Weights
 from madbayes.paper.clusters import squared_distances
@@ -16,6 +15,8 @@ from madbayes.paper.seeding import draw_row
 
 # Lloyd's iterations of a polish, all together.
 MAX_ITER = 1000
+REGROUP = 1.5
+POWER = 8
 
 
 class Partition(NamedTuple):
@@ -24,6 +25,14 @@ class Partition(NamedTuple):
     labels: NDArray[np.int64]
     A: NDArray[np.float64]
     error: float
+
+
+class Seed(NamedTuple):
+    """A row that may become a centre."""
+
+    row: int
+    gain: float  # in squared error
+    distances: NDArray[np.float64]  # of all rows from it, squared
 
 
 @dataclass
@@ -113,39 +122,45 @@ class ClusterLandscape:
 
         They are cut across the first principal direction, where that gains most; 2-means moves on from there.
         """
+        from madbayes.engine import kernels
+
         X, w = self.X[rows], self.weights[rows]
-        R = X - w @ X / w.sum()
+        R, scores = X - w @ X / w.sum(), np.empty(len(rows))
         error = float(w @ np.einsum("nd,nd->n", R, R))
         if error <= self.negligible * w.sum():
             return rows[:0], 0.0
-        order = (R @ first_direction(R * np.sqrt(w)[:, None], rng)).argsort()
-        sums, sizes = np.cumsum(w[order, None] * R[order], axis=0)[:-1], np.cumsum(w[order])[:-1]
-        gains = (sums**2).sum(axis=1) * (1 / sizes + 1 / np.cumsum(w[order[::-1]])[-2::-1])
-        side = np.zeros(len(rows), dtype=np.int64)
-        side[order[: int(gains.argmax()) + 1]] = 1
+        kernels.principal_scores(R, w, rng.normal(size=R.shape[1]), POWER, scores)
+        order, side = scores.argsort(), np.zeros(len(rows), dtype=np.int64)
+        side[order[: kernels.best_cut(R, w, order)]] = 1
         parts = self._descend(X, np.ascontiguousarray(X.T), w, side, 2, 0.0)
         return rows[parts.labels == 1], error - parts.error
 
     def _seeds(self, K: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """K-means++, each row the best of some that are drawn: the nearest seed of every row."""
-        labels, nearest = np.zeros(len(self.X), dtype=np.int64), np.full(len(self.X), np.inf)
-        for k in range(K):
-            row = self.draw(nearest if k else np.ones(len(self.X)), rng, 2 + int(np.log(K)))
-            if row is None:
+        labels = np.zeros(len(self.X), dtype=np.int64)
+        first = self.X[draw_row(self.weights, rng)]
+        nearest = ((self.X - first) ** 2).sum(axis=1)
+        for k in range(1, K):
+            seed = self.draw(nearest, rng, 2 + int(np.log(K)))
+            if not seed.gain > 0:
                 break
-            distances = squared_distances(self.X, self.X[[row]])[:, 0]
-            labels[distances < nearest] = k
-            nearest = np.minimum(nearest, distances)
+            labels[seed.distances < nearest] = k
+            nearest = np.minimum(nearest, seed.distances)
         return labels
 
-    def draw(self, nearest: NDArray, rng: np.random.Generator, tries: int) -> int | None:
-        """Of some rows drawn by their squared distance from the centres, the one that would gain most as a centre."""
+    def draw(self, nearest: NDArray, rng: np.random.Generator, tries: int) -> Seed:
+        """Of some rows drawn by their squared distance from the centres, that which gains most as a centre."""
+        from madbayes.engine import kernels
+
         errors = self.weights * np.where(nearest > self.negligible, nearest, 0.0)
-        if not errors.any():
-            return None
-        rows = np.array([draw_row(errors, rng) for _ in range(tries)])
-        left = np.minimum(squared_distances(self.X, self.X[rows]), nearest[:, None])
-        return int(rows[(self.weights @ left).argmin()])
+        cumulative = errors.cumsum()
+        if not cumulative[-1] > 0:
+            return Seed(0, 0.0, nearest)
+        rows = np.minimum(cumulative.searchsorted(rng.random(tries) * cumulative[-1], side="right"), len(errors) - 1)
+        distances, gains = np.empty((tries, len(errors))), np.empty(tries)
+        kernels.seed_gains(self.X, self.weights, nearest, rows, distances, gains)
+        best = int(gains.argmax())
+        return Seed(int(rows[best]), float(gains[best]), distances[best])
 
     def polish(self, groups: NDArray) -> Solution:
         """Lloyd's iterations, then single rows move, clusters open and merge where that pays, until nothing does."""
@@ -177,12 +192,15 @@ class ClusterLandscape:
 
     def distances(self, solution: Solution) -> NDArray[np.float64]:
         """Squared distance of each row to its mean."""
-        R = self.X - (solution.A - self.origin)[solution.groups]
-        return np.einsum("nd,nd->n", R, R)
+        from madbayes.engine import kernels
+
+        distances = np.empty(len(self.X))
+        kernels.distances_to(self.X, solution.A - self.origin, solution.groups, distances)
+        return distances
 
     def is_worth(self, gain: float, cost: float, rng: np.random.Generator) -> bool:
         """Whether to try something that gains less than it costs at first sight: rather not, if it is much less."""
-        return gain > cost * rng.random()
+        return gain > cost * rng.random() ** 2
 
 
 def cluster_errors(landscape: ClusterLandscape, solution: Solution) -> NDArray[np.float64]:
@@ -246,24 +264,47 @@ def singleton(landscape: ClusterLandscape, solution: Solution, rng: np.random.Ge
     """One more cluster, on a row far from its mean."""
     if landscape.K is not None or landscape.most <= solution.K:
         return None
-    row = landscape.draw(landscape.distances(solution), rng, 1)
-    return None if row is None else relabelled(solution.groups, row, solution.K)
+    nearest = landscape.distances(solution)
+    seed = landscape.draw(nearest, rng, 3)
+    rows = seed.distances < nearest
+    return relabelled(solution.groups, rows, solution.K) if landscape.is_worth(seed.gain, landscape.price, rng) else None
 
 
 def reseed(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """A cluster is left to the others, and another opened on a row that is far from them."""
     if solution.K < 2:
         return None
-    k = int(rng.integers(solution.K))
-    rows, A, nearest, labels = solution.groups == k, solution.A - landscape.origin, landscape.distances(solution), solution.groups.copy()
-    D = squared_distances(landscape.X[rows], A)
+    k, labels, nearest = int(rng.integers(solution.K)), solution.groups.copy(), landscape.distances(solution)
+    rows = np.flatnonzero(labels == k)
+    D = squared_distances(landscape.X[rows], solution.A - landscape.origin)
     D[:, k] = np.inf
-    nearest[rows], labels[rows] = D.min(axis=1), D.argmin(axis=1)
-    row = landscape.draw(nearest, rng, 3)
-    if row is None:
+    cost = float(landscape.weights[rows] @ (D.min(axis=1) - nearest[rows]))
+    labels[rows], nearest[rows] = D.argmin(axis=1), D.min(axis=1)
+    seed = landscape.draw(nearest, rng, 3)
+    if not landscape.is_worth(seed.gain, cost, rng):
         return None
-    labels[squared_distances(landscape.X, landscape.X[[row]])[:, 0] < nearest] = k
+    labels[seed.distances < nearest] = k
     return labels
+
+
+def regroup(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """Some clusters near each other are found anew, as many or one more or less."""
+    if solution.K < 2:
+        return None
+    k = int(rng.integers(solution.K))
+    n_old = min(2 + int(rng.exponential(REGROUP)), solution.K)
+    chosen = np.append(k, ward_costs(landscape, solution, k).argsort()[: n_old - 1])
+    rows = np.flatnonzero(np.isin(solution.groups, chosen))
+    n_new = n_old if landscape.K is not None else n_old + int(rng.integers(-1, 2))
+    n_new = max(min(n_new, n_old + landscape.most - solution.K), 1)
+    X, w = landscape.X[rows], landscape.weights[rows]
+    part = ClusterLandscape(X, w, np.zeros(X.shape[1]), landscape.price, K=n_new)
+    found = part.start(rng)
+    old = float(w @ landscape.distances(solution)[rows]) + landscape.price * (n_old - 1)
+    if not found.value < old * (1 - 1e-9):
+        return None
+    names = np.append(chosen, solution.K)
+    return relabelled(solution.groups, rows, names[found.groups])
 
 
 cluster_moves: dict[str, Move] = {
@@ -272,4 +313,5 @@ cluster_moves: dict[str, Move] = {
     "relocate": relocate,
     "singleton": singleton,
     "reseed": reseed,
+    "regroup": regroup,
 }

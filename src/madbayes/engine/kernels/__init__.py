@@ -4,7 +4,14 @@ Arguments are marked IN, OUT or INOUT; buffers belong to the caller.
 """
 
 from madbayes.engine.kernels.clusters import add_rows, collapsed_clusters, nearest_rows, open_clusters, squared_distance
-from madbayes.engine.kernels.cluster_search import Clustering, descend
+from madbayes.engine.kernels.cluster_search import (
+    Clustering,
+    best_cut,
+    descend,
+    distances_to,
+    principal_scores,
+    seed_gains,
+)
 from madbayes.engine.kernels.codes import search_codes
 from madbayes.engine.kernels.collapsed import run_collapsed
 from madbayes.engine.kernels.features import (
@@ -27,19 +34,23 @@ __all__ = [
     "Limits",
     "Scratch",
     "add_rows",
+    "best_cut",
     "collapsed_clusters",
     "count_pairs",
     "descend",
+    "distances_to",
     "drop_dependent",
     "nearest_rows",
     "open_clusters",
     "open_features",
     "polish",
+    "principal_scores",
     "refill",
     "row_errors",
     "run_all",
     "run_collapsed",
     "search_codes",
+    "seed_gains",
     "seed_runs",
     "solve",
     "squared_distance",

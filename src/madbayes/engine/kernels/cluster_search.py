@@ -250,18 +250,84 @@ def merge_cheapest(state, used, price):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=REORDER)
-def measure(X, weights, state):  # type: ignore[no-untyped-def]
-    """Squared error of all rows about the centres; ``own`` : OUT."""
-    labels, A, _, _, _, own, _ = state
-    total = 0.0
+def distances_to(X, A, labels, distances):  # type: ignore[no-untyped-def]
+    """Squared distance of each row to the centre of its label. distances : OUT (N,)."""
     for n in range(len(X)):
-        distance = 0.0
+        distance, k = 0.0, labels[n]
         for d in range(X.shape[1]):
-            difference = X[n, d] - A[labels[n], d]
+            difference = X[n, d] - A[k, d]
             distance += difference * difference
-        own[n] = distance
-        total += weights[n] * distance
-    return total
+        distances[n] = distance
+
+
+@compiled(fastmath=REORDER)
+def seed_gains(X, weights, nearest, rows, distances, gains):  # type: ignore[no-untyped-def]
+    """What the squared error falls by if there is one more centre, on each of some rows.
+
+    nearest : IN (N,), squared distance to the nearest centre there is
+    distances : OUT (len(rows), N), squared, from those rows; gains : OUT (len(rows),)
+    """
+    for i in range(len(rows)):
+        row, gain, to_row = X[rows[i]], 0.0, distances[i]
+        for n in range(len(X)):
+            distance, x = 0.0, X[n]
+            for d in range(X.shape[1]):
+                difference = x[d] - row[d]
+                distance += difference * difference
+            to_row[n] = distance
+            gain += weights[n] * max(nearest[n] - distance, 0.0)
+        gains[i] = gain
+
+
+@compiled(fastmath=REORDER)
+def principal_scores(R, weights, direction, max_iter, scores):  # type: ignore[no-untyped-def]
+    """Where rows lie along their first principal direction, nearly.
+
+    R : IN (n, D), less its mean
+    direction : INOUT (D,), where to begin; scores : OUT (n,)
+    """
+    n_rows, D = R.shape
+    sums = np.empty(D)
+    for _ in range(max_iter):
+        for d in range(D):
+            sums[d] = 0.0
+        for n in range(n_rows):
+            score, row = 0.0, R[n]
+            for d in range(D):
+                score += row[d] * direction[d]
+            scores[n] = score
+            score *= weights[n]
+            for d in range(D):
+                sums[d] += score * row[d]
+        square = 0.0
+        for d in range(D):
+            square += sums[d] * sums[d]
+        if not square > 0.0:
+            return
+        for d in range(D):
+            direction[d] = sums[d] / np.sqrt(square)
+
+
+@compiled(fastmath=REORDER)
+def best_cut(R, weights, order):  # type: ignore[no-untyped-def]
+    """How many of the first rows to set apart from the others so that the squared error falls most.
+
+    R : IN (n, D), less its mean; order : IN (n,)
+    """
+    D = R.shape[1]
+    sums, total, size, most, cut = np.zeros(D), 0.0, 0.0, -1.0, 1
+    for n in range(len(order)):
+        total += weights[n]
+    for i in range(len(order) - 1):
+        n = order[i]
+        size += weights[n]
+        square = 0.0
+        for d in range(D):
+            sums[d] += weights[n] * R[n, d]
+            square += sums[d] * sums[d]
+        if total > size and square * total > most * size * (total - size):
+            most, cut = square * total / (size * (total - size)), i + 1
+    return cut
 
 
 @compiled()
@@ -313,4 +379,8 @@ def descend(X, columns, weights, state, used, most, price, negligible, gain, max
     for k in range(best_used):
         changed[k] = True
     refit(X, weights, state, best_used)
-    return best_used, measure(X, weights, state)
+    distances_to(X, state.A, labels, own)
+    error = 0.0
+    for n in range(N):
+        error += weights[n] * own[n]
+    return best_used, error
