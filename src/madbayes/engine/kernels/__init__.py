@@ -3,6 +3,14 @@
 Arguments are marked IN, OUT or INOUT; buffers belong to the caller.
 """
 
+from madbayes.engine.kernels.cluster_search import (
+    Clustering,
+    best_cut,
+    descend,
+    distances_to,
+    principal_scores,
+    seed_gains,
+)
 from madbayes.engine.kernels.clusters import (
     add_rows,
     collapsed_clusters,
@@ -34,12 +42,16 @@ from madbayes.engine.kernels.features import (
 from madbayes.engine.kernels.search import polish
 
 __all__ = [
+    "Clustering",
     "Limits",
     "Scratch",
     "add_rows",
+    "best_cut",
     "collapsed_clusters",
     "count_pairs",
     "decide_rows",
+    "descend",
+    "distances_to",
     "drop_dependent",
     "eliminate",
     "move_rows",
@@ -47,12 +59,14 @@ __all__ = [
     "open_features",
     "pending_rows",
     "polish",
+    "principal_scores",
     "refill",
     "row_distances",
     "row_errors",
     "run_all",
     "run_collapsed",
     "search_codes",
+    "seed_gains",
     "seed_runs",
     "solve",
     "squared_distance",
