@@ -191,8 +191,9 @@ def optimal_clusters(
     labels = solve(rows, price, min(max_clusters or len(rows.X), len(rows.X)))
     objective = dp_means_objective(price) if max_clusters is None else capped_dp_means_objective(max_clusters, price)
     Z = one_hot(labels, labels.max() + 1)
-    A = objective.likelihood.fit(rows.X, Z, rows.weights)
-    order = canonical_order(A, rows.weights @ Z)
+    sizes = rows.weights @ Z
+    A = (Z.T * rows.weights) @ rows.X / sizes[:, None]
+    order = canonical_order(A, sizes)
     A, labels = A[order], order.argsort()[labels]
     labels = rows.spread(labels, lambda x: cdist(x, A).argmin(axis=1), table)
     value = objective(table, one_hot(labels, len(A)), A, weights)
