@@ -220,6 +220,27 @@ def test_an_incumbent_is_improved_and_proved():
     assert_allclose(again.A, best.A)
 
 
+def test_a_false_value_proves_nothing(monkeypatch):
+    """The value of what branch and bound returns is computed anew."""
+    X = linear_gaussian(12, 5, 2, 0.3, seed=2)
+    expected = optimal_features(X, K=2)
+    wrong = np.eye(12, 2, dtype=np.uint8)
+    monkeypatch.setattr("madbayes.certificates.Proof._branch", lambda *_: (0.1, np.inf, 5, wrong))
+    certificate = optimal_features(X, K=2)
+    assert not certificate.proved
+    assert certificate.value == expected.value
+    assert 0.1 < certificate.bound < expected.value
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_of_all_sizes(seed):
+    rng = np.random.default_rng(seed)
+    X, weights = rng.normal(size=(5, 3)), 10.0 ** rng.uniform(-5, 5, 5)
+    objective = k_features_objective(2)
+    expected = paper.exhaustive(X, objective, max_components=2, sample_weight=weights).value
+    assert_is_optimal(optimal_features(X, K=2, sample_weight=weights), X, objective, expected, weights)
+
+
 def test_groups_come_in_order_of_size():
     X = np.repeat([[0.0, 9.0], [9.0, 0.0], [9.0, 9.0]], [2, 3, 1], axis=0)
     assert_array_equal(optimal_clusters(X, 1.0).groups, [1, 1, 0, 0, 0, 2])

@@ -252,6 +252,13 @@ def test_rows_of_weight_zero_do_not_count(blobs):
     assert repr(found) == repr(expected)
 
 
+def test_of_many_groups_the_first_are_shown():
+    X = np.repeat(100.0 * np.arange(23), 2)[:, None] + np.tile([0.0, 1.0], 23)[:, None]
+    found = stability(X, DPMeans(9.0, random_state=0), n_refits=2, share=1, random_state=0)
+    assert repr(found).splitlines()[-2:] == ["  ... and 3 more", "  All groups are stable."]
+    assert found.agreement == 1
+
+
 def test_no_groups_to_be_stable(seed):
     X = np.random.default_rng(seed).normal(size=(20, 2))
     found = stability(X, BPMeans(1e6, random_state=0), n_refits=2, random_state=0)

@@ -109,8 +109,8 @@ class Groups(NamedTuple):
     @property
     def may_flip(self) -> NDArray[np.bool_]:
         """Which features may be complemented: if there is one that all rows have, the others."""
-        base = self.Z.all(axis=0) & (self.kind == "features")
-        return ~base & base.any()
+        base = np.logical_and(self.Z.all(axis=0), self.kind == "features")
+        return np.logical_and(~base, base.any())
 
 
 def _groups_of(name: str, value: Any) -> Groups:
@@ -209,20 +209,21 @@ class Stability:
         return np.flatnonzero(self.group_agreement < STABLE)
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{K} in {times}" for K, times in sorted(Counter(self.n_groups.tolist()).items()))
+        K = len(self.group_agreement)
+        counts = ", ".join(f"{count} in {times}" for count, times in sorted(Counter(self.n_groups.tolist()).items()))
         lines = [
             f"Stability over {len(self.matches)} refits on {self.share:.0%} of the rows",
             f"  memberships that agree: {self.agreement:.0%} (spread {self.spread:.0%})",
-            f"  groups: {len(self.group_agreement)} in the fit; {counts} of the refits",
-            *(
-                f"  group {k}: {mean:.2f} (spread {spread:.2f}){'  not stable' * bool(mean < STABLE)}"
-                for k, (mean, spread) in list(enumerate(zip(self.group_agreement, self.group_spread, strict=True)))[
-                    :SHOWN
-                ]
-            ),
+            f"  groups: {K} in the fit; {counts} of the refits",
+            *(self._line(k) for k in range(min(K, SHOWN))),
+            *([f"  ... and {K - SHOWN} more"] if K > SHOWN else []),
             f"  {self._verdict()}",
         ]
         return "\n".join(lines)
+
+    def _line(self, k: int) -> str:
+        mark = "  not stable" if k in self.unstable else ""
+        return f"  group {k}: {self.group_agreement[k]:.2f} (spread {self.group_spread[k]:.2f}){mark}"
 
     def _verdict(self) -> str:
         """Which groups are not stable, in words."""
@@ -291,7 +292,7 @@ def stability(
     weights = validation.check_weights(sample_weight, len(table))
     fit = model if _is_fitted(model) else clone(model).fit(X, sample_weight=sample_weight)
     weights = np.ones(len(table)) if weights is None else weights
-    refits = Refits(clone(fit), fit, table[weights > 0], weights[weights > 0], share)
+    refits = Refits(fit, table[weights > 0], weights[weights > 0], share)
     original = _assigned(fit, X, weights > 0)
     with Workers(n_jobs) as workers:
         found = workers.map(refits.groups, random.randint(2**31 - 1, size=n_refits))
@@ -325,8 +326,7 @@ def _assigned(model: GroupEstimator, X: ArrayLike, counted: NDArray[np.bool_]) -
 class Refits(NamedTuple):
     """Fits to parts of a table."""
 
-    model: GroupEstimator
-    fit: GroupEstimator
+    fit: GroupEstimator  # to all rows
     X: NDArray
     weights: NDArray[np.float64]
     share: float
@@ -337,11 +337,11 @@ class Refits(NamedTuple):
         N = len(self.X)
         rows = np.sort(random.choice(N, max(1, round(self.share * N)), replace=False))
         settings: dict[str, Any] = {"random_state": random.randint(2**31 - 1), "n_jobs": None, "init": None}
-        if "penalty" in self.model.get_params():
+        if "penalty" in self.fit.get_params():
             settings["penalty"] = self.fit.penalty_
         # Weighing as much as the whole table, a part has losses of the same scale: the penalty needs no change.
         weights = self.weights[rows] * (self.weights.sum() / self.weights[rows].sum())
-        model = clone(self.model).set_params(**settings).fit(self.X[rows], sample_weight=weights)
+        model = clone(self.fit).set_params(**settings).fit(self.X[rows], sample_weight=weights)
         return _assigned(model, self.X, np.ones(N, dtype=bool))
 
 
