@@ -3,7 +3,8 @@
 Clusters put each row in one group, features put it in any number of groups.
 """
 
+from madbayes.comparison import match, stability
 from madbayes.estimators import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, StepwiseKFeatures
 
 __version__ = "0.1.0"
-__all__ = ["BPMeans", "CovarianceDPMeans", "DPMeans", "KFeatures", "StepwiseKFeatures"]
+__all__ = ["BPMeans", "CovarianceDPMeans", "DPMeans", "KFeatures", "StepwiseKFeatures", "match", "stability"]
