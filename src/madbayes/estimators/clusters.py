@@ -1,6 +1,6 @@
 """Estimators that put each row in one group."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,10 @@ from sklearn.base import ClusterMixin
 
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.centres import Nearest, Table, nearest
+from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.partition import Clusters, cluster_means, collapsed_dp_means, dp_means, k_means, squared_error
 from madbayes.engine.path import PenaltyPath
+from madbayes.engine.search import Landscape, Move
 from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
 from madbayes.estimators.base import PATH_LENGTH, PATH_RESTARTS, PATH_ROWS, GroupEstimator
@@ -304,6 +306,24 @@ class DPMeans(ClusterEstimator):
         if cap is not None and penalty == 0 and A is not None and len(A) == cap:
             return k_means(table, A, **options)
         return dp_means(table, penalty, A, order=order, max_clusters=cap, **options)
+
+    _search_rows = 5000
+
+    def _landscape(self, problem: Problem, penalty: float) -> tuple[Landscape, Mapping[str, Move]]:
+        cap, K = self._cap(), None
+        if cap is not None and penalty == 0:
+            K = min(cap, len(problem.X))
+        return ClusterLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), cluster_moves
+
+    def _init_groups(self, sample: Problem) -> NDArray:
+        return nearest(sample.X, as_float64(sample.init), sample.workers)
+
+    def _descend_from(self, problem: Problem, penalty: float, A: NDArray) -> Clusters:
+        table, cap = Table.of(problem.X, problem.sample_weight), self._cap()
+        options: dict[str, Any] = {"max_iter": self.max_iter, "workers": problem.workers}
+        if cap is not None and penalty == 0 and len(A) == cap:
+            return k_means(table, A, **options)
+        return dp_means(table, penalty, A, max_clusters=cap, **options)
 
     def _loss(self, problem: Problem, likelihood: Likelihood, assigned: NDArray, A: NDArray) -> float:
         # The squared error of a row is the distance to its mean: no table of codes is needed.

@@ -11,7 +11,7 @@ from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators import validation
 from madbayes.estimators.clusters import ClusterEstimator
-from madbayes.estimators.problem import Problem, as_float64, each
+from madbayes.estimators.problem import Found, Problem, as_float64, each
 from madbayes.model import FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
 from madbayes.model.likelihoods import mahalanobis
 
@@ -149,6 +149,9 @@ converged_, runs_, search_info_, path_
         )
         used = self._useful(run.labels, run.K)
         return run._replace(labels=self._without(run.labels, used), A=each(run.A, lambda part: part[used]))
+
+    def _search_best(self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None) -> Found:
+        return self._search_paper(problem, likelihood, penalty, path)
 
     def _run(
         self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]

@@ -25,6 +25,7 @@ class Searching:
     n_init: int | str
     time_limit: float | None
     verbose: int
+    _search_rows: int  # at most so many are searched
 
     def _search(self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None) -> Found:
         """The lowest objective that can be had."""
@@ -61,11 +62,6 @@ class Searching:
         if isinstance(self.n_init, str):
             return options if problem.init is None else replace(options, max_lineages=1)
         return replace(options, max_lineages=self.n_init)
-
-    @property
-    @abstractmethod
-    def _search_rows(self) -> int:
-        """Rows at most that the search looks at."""
 
     @abstractmethod
     def _landscape(self, problem: Problem, penalty: float) -> tuple[Landscape, Mapping[str, Move]]:
