@@ -22,6 +22,8 @@ from madbayes.paper.result import RELATIVE_GAIN
 STRIDE = 8
 # Lineages that go on side by side at first; twice as many after each generation that did not decide the matter.
 ABREAST = 2
+# Beyond this many, lineages try the stronger polish before they end: the matter is not easy.
+EASY = 6
 # Values that differ by no more than this share are the same.
 SAME = 1e-9
 
@@ -104,6 +106,7 @@ class Lineage:
 
     seed: int
     best: Solution | None = None
+    is_hard: bool = False  # whether to try the stronger polish before it ends
     trace: list[float] = field(default_factory=list)
     moves: int = 0
     seconds: float = 0.0
@@ -149,8 +152,11 @@ class Lineage:
     def _harden(self, landscape: Landscape) -> None:
         """Where moves no longer help, try the stronger polish once; then end."""
         assert self.best is not None
-        self.ended = self.hardened or not self._keep_if_lower("polish_hard", landscape.polish_hard(self.best))
+        if self.hardened or not self.is_hard:
+            self.ended = True
+            return
         self.tried["polish_hard"] += 1
+        self.ended = not self._keep_if_lower("polish_hard", landscape.polish_hard(self.best))
         self.hardened = True
 
     def _keep_if_lower(self, name: str, solution: Solution) -> bool:
@@ -179,7 +185,8 @@ def search(
     while True:
         active = [lineage for lineage in lineages if not lineage.ended]
         if not active:
-            active = [Lineage(next(seeds)) for _ in range(_room_for(lineages, abreast, options))]
+            hard = len(lineages) >= EASY
+            active = [Lineage(next(seeds), is_hard=hard) for _ in range(_room_for(lineages, abreast, options))]
             lineages += active
             abreast *= 2
         try:

@@ -59,7 +59,7 @@ class Tables(NamedTuple):
     leverage_changes: NDArray  # (bits above LOW, 2^LOW)
 
 
-@compiled()
+@compiled(inline="always")
 def set_up(X, weights, Z, used, fit, pairs, weighted, independent):  # type: ignore[no-untyped-def]
     """fit : OUT, least squares of all rows. The last three are scratch; no column may be redundant."""
     count_pairs(Z, weights, used, pairs, weighted)
@@ -145,7 +145,7 @@ def look_from(x, z, used, view):  # type: ignore[no-untyped-def]
     return error, leverage
 
 
-@compiled(fastmath=REORDER)
+@compiled(fastmath=REORDER, inline="always")
 def take_out_last(x, w, z, used, fit, view):  # type: ignore[no-untyped-def]
     """Least squares without a row that alone determines a feature, which is left out. As :func:`take_out`."""
     A, P, D = view.fit.A, view.fit.P, view.fit.A.shape[1]
@@ -317,7 +317,7 @@ def stand(x, w, z, used, fit, view):  # type: ignore[no-untyped-def]
     return h
 
 
-@compiled()
+@compiled(inline="always")
 def collapsed_sweep(X, weights, Z, used, limits, joint_limit, fit, view, tables, code, pairs, weighted, independent):  # type: ignore[no-untyped-def]
     """All rows in order, each to its cheapest code; features come and go. Z, fit : INOUT; what follows is scratch.
 

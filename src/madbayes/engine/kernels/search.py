@@ -8,75 +8,6 @@ import numpy as np
 from madbayes.engine.kernels.compiling import REORDER, compiled
 from madbayes.engine.kernels.features import drop_dependent, fit_run, project, square_features
 
-# Up to this many features zGz' of all codes stands in a table.
-TABLE_LIMIT = 8
-# Of a code's bits so many lie next to each other in the table, for vector instructions.
-LOW = 5
-
-
-@compiled(fastmath=REORDER)
-def tabulate_codes(G, used, table):  # type: ignore[no-untyped-def]
-    """table : OUT (2^used,), zGz' of all codes; scratch behind it, (2^used,) as well."""
-    half = 1
-    changes = table[1 << used :]
-    table[0] = 0.0
-    for k in range(used):
-        changes[0] = G[k, k]
-        for j in range(k):
-            more = 2.0 * G[j, k]
-            for t in range(1 << j):
-                changes[(1 << j) + t] = changes[t] + more
-        for t in range(half):
-            table[half + t] = table[t] + changes[t]
-        half *= 2
-
-
-@compiled(fastmath=REORDER)
-def tabulate_shares(B, n, first, bits, shares):  # type: ignore[no-untyped-def]
-    """shares : OUT (2^bits,), -2 b.z of row n over the bits from the first on."""
-    shares[0] = 0.0
-    for k in range(bits):
-        for t in range(1 << k):
-            shares[(1 << k) + t] = shares[t] - 2.0 * B[n, first + k]
-
-
-@compiled(fastmath=REORDER)
-def look_up_rows(B, table, squares, Z, used, gain):  # type: ignore[no-untyped-def]
-    """The best of all codes for every row; returns how many codes changed.
-
-    B : IN (n, room); table : IN, from :func:`tabulate_codes`; squares : IN (n,), |x|^2
-    Z : INOUT (n, room), uint8; a code stays unless another gains more than the share ``gain``
-    """
-    low = min(used, LOW)
-    size, n_high, changed = 1 << low, 1 << (used - low), 0
-    lows, highs, least = np.empty(size), np.empty(n_high), np.empty(size)
-    for n in range(len(B)):
-        tabulate_shares(B, n, 0, low, lows)
-        tabulate_shares(B, n, low, used - low, highs)
-        for t in range(size):
-            least[t] = table[t]
-        for h in range(1, n_high):
-            for t in range(size):  # side by side, so that there is no minimum to carry along
-                cost = table[(h << low) + t] + highs[h]
-                least[t] = cost if cost < least[t] else least[t]
-        best = 0
-        for t in range(1, size):
-            if least[t] + lows[t] < least[best] + lows[best]:
-                best = t
-        code = 0
-        for k in range(used):
-            code += Z[n, k] << k
-        now = table[code] + lows[code & (size - 1)] + highs[code >> low]
-        if least[best] + lows[best] < now - gain * (squares[n] + np.abs(now)):
-            h = 0
-            for i in range(1, n_high):
-                if table[(i << low) + best] + highs[i] < table[(h << low) + best] + highs[h]:
-                    h = i
-            for k in range(used):
-                Z[n, k] = (((h << low) + best) >> k) & 1
-            changed += 1
-    return changed
-
 
 @compiled(fastmath=REORDER)
 def flip_row(b, G, z, used, gain, square, g):  # type: ignore[no-untyped-def]
@@ -211,7 +142,7 @@ def branch_row(b, R, order, ridge, z, used, gain, square, node_limit, y, rest, p
     return found
 
 
-@compiled()
+@compiled(inline="always")
 def search_rows(B, G, squares, Z, used, gain, node_limit):  # type: ignore[no-untyped-def]
     """Flips of one or two bits, then branch and bound if ``node_limit`` allows it; returns how many codes changed."""
     K, changed = max(used, 1), 0
@@ -236,19 +167,14 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, scratch)
 
     Returns how many features there are, what they explain, and the iterations made.
     """
-    table = np.empty(2 << min(used, TABLE_LIMIT))
-    iteration, changed, explained = 0, 1, 0.0
+    iteration, changed, exact, explained = 0, 1, False, 0.0
     while changed and iteration < max_iter:
         iteration += 1
         explained = fit_run(X, weights, Z, A, used, scratch)
         used = drop_dependent(Z, A, used, scratch.independent)
         project(X, A, used, scratch.B)
         square_features(A, used, scratch.G)
-        if used <= TABLE_LIMIT:
-            tabulate_codes(scratch.G, used, table)
-            changed = look_up_rows(scratch.B, table, squares, Z, used, gain)
-        else:
-            changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, 0)
-            if changed == 0 and node_limit:
-                changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit)
+        changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit if exact else 0)
+        # Flips of one or two bits first; once they change nothing, branch and bound.
+        exact, changed = changed == 0, changed + (not exact)
     return used, explained, iteration
