@@ -39,7 +39,7 @@ def assert_is_optimal(certificate, X, objective, expected, weights):
     assert certificate.value == objective(X, Z, certificate.A, weights)
     assert certificate.value == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert certificate.bound == certificate.value
-    assert certificate.proved
+    assert certificate.proved is True
     assert certificate.gap == 0
 
 
@@ -221,7 +221,7 @@ def test_when_nodes_run_out_the_answer_says_so():
     for node_limit in (0, 10, 1000, 100_000):
         stopped = optimal_features(X, K=4, node_limit=node_limit)
         optimum = stopped.value if optimum is None else optimum
-        assert not stopped.proved
+        assert stopped.proved is False
         assert by_rank * (1 - 1e-12) <= stopped.bound < stopped.value == optimum
         assert 0 < stopped.gap < 0.1
 

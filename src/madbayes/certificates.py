@@ -293,7 +293,7 @@ def optimal_features(
     A = A[order]
     Z = rows.spread(proof.Z[:, order], lambda x: best_codes(x, A, Workers(1)), table)
     value = objective(table, Z, A, weights)
-    proved = bound >= proof.value - proof.slack
+    proved = bool(bound >= proof.value - proof.slack)
     return Certificate(Z, A, value, value if proved else min(bound, value), proved)
 
 
@@ -360,7 +360,7 @@ class Proof:
                 break  # the features alone cost more than what is known, and so do more of them
             least, used = self._bound_for(K, node_limit)
             lowest, node_limit = min(lowest, least), node_limit - used
-        return min(lowest, self.value)
+        return float(min(lowest, self.value))
 
     def _bound_for(self, K: int, node_limit: int) -> tuple[float, int]:
         """A lower bound on the objective with K features or fewer, charged as K, and the nodes it took."""
@@ -368,7 +368,7 @@ class Proof:
         by_rank = price + self.squares[0, K:].sum()
         if K == 0 and by_rank < self.value:
             self.Z, self.value = self._value(self.Z[:, :0])
-        if by_rank >= self.value - self.slack or K > COMPONENT_LIMIT or node_limit == 0:
+        if by_rank >= self.value - self.slack or K > COMPONENT_LIMIT or node_limit <= 0:
             return by_rank, 0
         tails, used = self._tails(K, node_limit)
         error, unexplored, nodes, Z = self._branch(0, K, tails, self.value - price, node_limit - used)
