@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from madbayes.engine.blocks import Workers
 from madbayes.engine.codes import best_codes
 from madbayes.engine.feature_search import FeatureLandscape, feature_moves
-from madbayes.engine.search import Search, search
+from madbayes.engine.search import Search, Solution, search
 from madbayes.estimators import validation
 from madbayes.estimators.base import canonical_order
 from madbayes.model import (
@@ -36,6 +36,8 @@ SUBSET_LIMIT, INTERVAL_LIMIT = 16, 5000
 COMPONENT_LIMIT = 10
 # Values that differ by this share of themselves, or by this share of the squares of all rows, are the same.
 SAME, ROUNDING = 1e-9, 1e-13
+# Rows of a block: large enough to say something about the features, small enough to be solved.
+BLOCK = 50
 # Rows from which on the squared error is bounded, at most: each takes a singular value decomposition.
 TAILS = 250
 
@@ -241,7 +243,7 @@ def optimal_features(
     penalty: float | None = None,
     K: int | None = None,
     *,
-    node_limit: int = 2_000_000,
+    node_limit: int = 50_000_000,
     sample_weight: ArrayLike | None = None,
     incumbent: ArrayLike | None = None,
 ) -> Certificate:
@@ -249,8 +251,8 @@ def optimal_features(
 
     A search finds good features. Branch and bound over the codes of the rows then looks for better ones among all
     there are, for each number of features that could be better, and proves that there are none, or gives up after so
-    many nodes. Tables of sixty rows and four features with moderate noise take about a second; each further feature,
-    and more noise, take many times as long.
+    many nodes. Sixty rows and four features, or a thousand rows and three, with moderate noise take some seconds; each
+    further feature, and more noise, take many times as long.
 
     Parameters
     ----------
@@ -260,7 +262,7 @@ def optimal_features(
     K : int, optional
         At most so many features. At least one of ``penalty`` and ``K`` is needed; with ``K`` alone this is K-features.
     node_limit : int
-        Codes of single rows to look at in all. 0 gives the bound of singular values.
+        Codes of single rows to look at in all, some ten million in a second. 0 gives the bound of singular values.
     sample_weight : array-like of shape (n_rows,), optional
     incumbent : array-like of zeros and ones of shape (n_rows, n_features), optional
         Z to start from instead of a search, ``allocations_`` of a fitted model for example.
@@ -291,7 +293,7 @@ def optimal_features(
     A = A[order]
     Z = rows.spread(proof.Z[:, order], lambda x: best_codes(x, A, Workers(1)), table)
     value = objective(table, Z, A, weights)
-    proved = bound >= proof.value - proof.slack
+    proved = bool(bound >= proof.value - proof.slack)
     return Certificate(Z, A, value, value if proved else min(bound, value), proved)
 
 
@@ -310,10 +312,7 @@ def _counts(price: float, cap: int | None) -> dict[str, int | None]:
 def _incumbent(landscape: FeatureLandscape, rows: Rows, Z: Any, n_rows: int, cap: int | None) -> NDArray[np.uint8]:
     """Good features to begin with."""
     if Z is None:
-        with Workers(1) as workers:
-            best = search(landscape, feature_moves, Search(), iter(count()), workers)[0].best
-        assert best is not None
-        return best.groups
+        return _search(landscape).groups
     Z = validation.check_matrix("incumbent", Z, (n_rows, None))
     validation.check_binary("incumbent", Z)
     if cap is not None and Z.shape[1] > cap:
@@ -321,16 +320,27 @@ def _incumbent(landscape: FeatureLandscape, rows: Rows, Z: Any, n_rows: int, cap
     return landscape.polish(Z[rows.first].astype(np.uint8)).groups
 
 
+def _search(landscape: FeatureLandscape) -> Solution:
+    with Workers(1) as workers:
+        best = search(landscape, feature_moves, Search(), iter(count()), workers)[0].best
+    assert best is not None
+    return best
+
+
 class Proof:
     """The best features known, made better or proved to be the best."""
 
     def __init__(self, rows: Rows, objective: Objective, Z: NDArray[np.uint8]) -> None:
         self.rows, self.objective = rows, objective
-        X = rows.X
-        U, s, _ = np.linalg.svd(X, full_matrices=False)
-        self.X, self.order = U * s, far_apart(X, rows.weights)  # no more columns than rows
-        self.squares = tail_squares(self.X[self.order], rows.weights[self.order])
         self.Z, self.value = self._value(Z)
+        U, s, _ = np.linalg.svd(rows.X, full_matrices=False)
+        far, n_blocks = far_apart(rows.X, rows.weights), max(1, round(len(rows.X) / BLOCK))
+        parts = [far[i::n_blocks] for i in range(n_blocks)]
+        self.order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
+        self.blocks = [slice(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
+        self.X, self.weights = (U * s)[self.order], rows.weights[self.order]  # no more columns than rows
+        self.squares = tail_squares(self.X, self.weights)
+        self.block_squares = [tail_squares(self.X[block], self.weights[block]) for block in self.blocks]
 
     def _value(self, Z: NDArray) -> tuple[NDArray[np.uint8], float]:
         """Z without what it does not need, and the objective."""
@@ -350,33 +360,59 @@ class Proof:
                 break  # the features alone cost more than what is known, and so do more of them
             least, used = self._bound_for(K, node_limit)
             lowest, node_limit = min(lowest, least), node_limit - used
-        return min(lowest, self.value)
+        return float(min(lowest, self.value))
 
     def _bound_for(self, K: int, node_limit: int) -> tuple[float, int]:
         """A lower bound on the objective with K features or fewer, charged as K, and the nodes it took."""
-        tails, price = self.squares[:, K:].sum(axis=1), K * self.objective.penalty
-        by_rank = price + tails[0]
+        price = K * self.objective.penalty
+        by_rank = price + self.squares[0, K:].sum()
         if K == 0 and by_rank < self.value:
-            self.Z, self.value = self._value(np.zeros((len(self.X), 0), dtype=np.uint8))
-        if by_rank >= self.value - self.slack or K > COMPONENT_LIMIT or node_limit == 0:
+            self.Z, self.value = self._value(self.Z[:, :0])
+        if by_rank >= self.value - self.slack or K > COMPONENT_LIMIT or node_limit <= 0:
             return by_rank, 0
-        error, unexplored, nodes, Z = self._branch(K, tails, self.value - price, node_limit)
+        tails, used = self._tails(K, node_limit)
+        error, unexplored, nodes, Z = self._branch(0, K, tails, self.value - price, node_limit - used)
         if Z is not None:
             better, value = self._value(Z)
             if value > price + error + self.slack:
-                return by_rank, nodes  # rounding has spoilt the least squares on the way: nothing is proved by them
+                return by_rank, used + nodes  # rounding has spoilt the least squares on the way: they prove nothing
             self.Z, self.value = better, value
-        return max(by_rank, price + min(error, unexplored)), nodes
+        return price + max(tails[0], min(error, unexplored)), used + nodes
 
-    def _branch(self, K: int, tails: NDArray, cutoff: float, node_limit: int) -> tuple[float, float, int, Any]:
+    def _tails(self, K: int, node_limit: int) -> tuple[NDArray[np.float64], int]:
+        """What the rows from each one on cost at least with K features, and the nodes it took to know.
+
+        By rank, or better: the last block is a small problem, solved exactly; so is the one before together with it,
+        as what remains of a block by rank and the following ones, already solved, bound it well; and so on.
+        """
+        tails, after, used = self.squares[:, K:].sum(axis=1), 0.0, 0
+        for j in reversed(range(len(self.blocks))):
+            block = self.blocks[j]
+            tails[block] = np.maximum(tails[block], self.block_squares[j][:-1, K:].sum(axis=1) + after)
+            if j > 0:
+                known, share = self._search(block.start, K), (node_limit - used) // (j + 1)
+                error, unexplored, nodes, _ = self._branch(block.start, K, tails, known, share)
+                after = max(tails[block.start], min(error, unexplored) - self.slack)
+                tails[block.start], used = after, used + nodes
+        return tails, used
+
+    def _search(self, start: int, K: int) -> float:
+        """The squared error that a search reaches with K features on the rows from one on."""
+        return _search(FeatureLandscape.of(self.X[start:], 0.0, self.weights[start:], K=K)).value
+
+    def _branch(
+        self, start: int, K: int, tails: NDArray, cutoff: float, node_limit: int
+    ) -> tuple[float, float, int, NDArray[np.uint8] | None]:
+        """The kernel on the rows from one on; Z is given in the order of the table, and for all rows only."""
         from madbayes.engine.kernels import certificates as kernels
 
-        X, weights = np.ascontiguousarray(self.X[self.order]), self.rows.weights[self.order]
-        codes = np.full(len(X), -1)
-        error, unexplored, nodes = kernels.branch_rows(X, weights, tails, K, cutoff, self.slack, node_limit, codes)
-        if codes[0] < 0:
+        codes = np.full(len(self.X) - start, -1)
+        error, unexplored, nodes = kernels.branch_rows(
+            self.X[start:], self.weights[start:], tails[start:], K, cutoff, self.slack, node_limit, codes
+        )
+        if start > 0 or codes[0] < 0:
             return error, unexplored, nodes, None
-        Z = np.empty((len(X), K), dtype=np.uint8)
+        Z = np.empty((len(codes), K), dtype=np.uint8)
         Z[self.order] = (codes[:, None] >> np.arange(K)) & 1
         return error, unexplored, nodes, Z
 

@@ -179,7 +179,7 @@ def branch_rows(X, weights, tails, K, cutoff, slack, node_limit, codes):  # type
     must cost at least is a bound for all that follows.
 
     tails : IN (N + 1,), what the rows from each one on cost at least
-    slack : IN, differences up to this do not count
+    slack : IN, differences up to this do not count; node_limit : IN, codes of single rows to look at
     codes : OUT (N,), one bit for each feature, if there is something below the cutoff
 
     Returns the squared error found (or the cutoff), a lower bound for what was not looked at for want of nodes, and
@@ -197,6 +197,7 @@ def branch_rows(X, weights, tails, K, cutoff, slack, node_limit, codes):  # type
     while n >= 0:
         if is_fresh:
             code_costs(X[n], weights[n], A[n], P[n], Q[n], tied[n], residuals, scales[n], outside[n], costs[n])
+            nodes += 1 << K
         z = 0
         for code in range(1, 1 << K):
             if costs[n, code] < costs[n, z]:
@@ -207,7 +208,6 @@ def branch_rows(X, weights, tails, K, cutoff, slack, node_limit, codes):  # type
                 unexplored = min(unexplored, bound)
             n -= 1
             continue
-        nodes += 1
         path[n], errors[n + 1], costs[n, z] = z, errors[n] + costs[n, z], np.inf
         if n == N - 1:
             cutoff = errors[N]
