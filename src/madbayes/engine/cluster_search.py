@@ -92,7 +92,7 @@ class ClusterLandscape:
 
     def can_grow(self, solution: Solution) -> bool:
         """Whether one more cluster may be tried; where there are enough already, a polish merges two others for it."""
-        return solution.K < len(self.X) and not self.is_exact(solution)
+        return len(self.X) > solution.K and not self.is_exact(solution)
 
     def is_exact(self, solution: Solution) -> bool:
         """Whether there is nothing left to explain."""
@@ -225,7 +225,7 @@ def relabelled(labels: NDArray, rows: NDArray, label: NDArray | int) -> NDArray[
     return labels
 
 
-def cluster_errors(landscape: ClusterLandscape, solution: Solution) -> NDArray[np.float64]:
+def cluster_errors(landscape: ClusterLandscape, solution: Solution) -> NDArray:
     """The squared error of each cluster."""
     return np.bincount(solution.groups, landscape.weights * landscape.distances(solution), solution.K)
 
@@ -260,7 +260,9 @@ def merge(landscape: ClusterLandscape, solution: Solution, rng: np.random.Genera
     if landscape.K is not None or solution.K < 2:
         return None
     j, k, cost = draw_pair(landscape, solution, rng)
-    return relabelled(solution.groups, solution.groups == k, j) if landscape.is_worth(landscape.price, cost, rng) else None
+    return (
+        relabelled(solution.groups, solution.groups == k, j) if landscape.is_worth(landscape.price, cost, rng) else None
+    )
 
 
 def relocate(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
@@ -316,7 +318,17 @@ def regroup(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gene
     return relabelled(solution.groups, rows, np.append(chosen, solution.K)[found.groups])
 
 
+def exchange(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """One more cluster, and the two that are cheapest to merge then become one."""
+    if landscape.K is not None or solution.K < 2:
+        return None
+    same = replace(landscape, K=solution.K)
+    groups = (split, singleton)[rng.integers(2)](same, solution, rng)
+    return None if groups is None else same.polish(groups).groups
+
+
 cluster_moves: dict[str, Move] = {
+    "exchange": exchange,
     "split": split,
     "merge": merge,
     "relocate": relocate,

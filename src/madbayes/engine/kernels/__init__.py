@@ -3,7 +3,6 @@
 Arguments are marked IN, OUT or INOUT; buffers belong to the caller.
 """
 
-from madbayes.engine.kernels.clusters import add_rows, collapsed_clusters, nearest_rows, open_clusters, squared_distance
 from madbayes.engine.kernels.cluster_search import (
     Clustering,
     best_cut,
@@ -12,6 +11,7 @@ from madbayes.engine.kernels.cluster_search import (
     principal_scores,
     seed_gains,
 )
+from madbayes.engine.kernels.clusters import add_rows, collapsed_clusters, nearest_rows, open_clusters, squared_distance
 from madbayes.engine.kernels.codes import search_codes
 from madbayes.engine.kernels.collapsed import run_collapsed
 from madbayes.engine.kernels.features import (
