@@ -195,9 +195,23 @@ def test_ward_costs_are_what_merging_costs(X, seed):
         for j in range(K)
         for i in range(j)
     )
-    assert parts.merge_cheapest(state, used, price, 0.0) == K - 1
+    assert parts.merge_cheapest(state, used, 1, price, 0.0) == 1
     assert error_of(X, state.labels, weights) == pytest.approx(before + price - 1, rel=1e-8, abs=1e-8)
-    assert_array_equal(np.unique(state.labels), np.arange(K - 1))
+    assert len(np.unique(state.labels)) == K - 1
+
+
+@given(tables, seeds)
+def test_all_pairs_that_merge_at_once_cost_less_than_the_price_together(X, seed):
+    rng = np.random.default_rng(seed)
+    landscape = ClusterLandscape.of(X, 1.0)
+    labels = random_labels(rng, len(X), len(X))
+    state, used = state_of(landscape, labels)
+    price = float(rng.exponential(4.0)) + 0.1
+    merged = parts.merge_cheapest(state, used, used, price, 0.0)
+    assert len(np.unique(state.labels)) == len(X) - merged
+    assert error_of(X, state.labels) <= merged * price
+    closest = min(((X[i] - X[j]) ** 2).sum() / 2 for i in range(len(X)) for j in range(i))
+    assert (merged > 0) == (closest < price)
 
 
 @given(tables, seeds)

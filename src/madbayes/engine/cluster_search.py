@@ -257,7 +257,7 @@ def split(landscape: ClusterLandscape, solution: Solution, rng: np.random.Genera
 
 def merge(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """Two clusters near each other become one."""
-    if landscape.K is not None or solution.K < 2:
+    if not landscape.price or solution.K < 2:
         return None
     j, k, cost = draw_pair(landscape, solution, rng)
     return (
@@ -289,7 +289,7 @@ def singleton(landscape: ClusterLandscape, solution: Solution, rng: np.random.Ge
 
 def reseed(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """A cluster is left to the others, and one opened on a row that is far from them."""
-    if solution.K < 2:
+    if solution.K < 2 or landscape.is_exact(solution):
         return None
     k, labels, nearest = int(rng.integers(solution.K)), solution.groups.copy(), landscape.distances(solution)
     rows = np.flatnonzero(labels == k)
@@ -305,7 +305,7 @@ def reseed(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gener
 
 def regroup(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """Some clusters near each other are found anew from ++ seeds, as many, or one more or less, if that is better."""
-    if solution.K < 2:
+    if solution.K < 2 or landscape.is_exact(solution):
         return None
     k, before = int(rng.integers(solution.K)), min(2 + int(rng.exponential(NEIGHBOURS)), solution.K)
     chosen = np.append(k, ward_costs(landscape, solution, k).argsort()[: before - 1])
@@ -322,17 +322,17 @@ def exchange(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gen
     """One more cluster, and the two that are cheapest to merge then become one."""
     if landscape.K is not None or solution.K < 2:
         return None
-    same = replace(landscape, K=solution.K)
-    groups = (split, singleton)[rng.integers(2)](same, solution, rng)
-    return None if groups is None else same.polish(groups).groups
+    more = split if rng.random() < 0.5 else singleton
+    labels = more(landscape, solution, rng)
+    return None if labels is None else replace(landscape, K=solution.K).polish(labels).groups
 
 
 cluster_moves: dict[str, Move] = {
-    "exchange": exchange,
     "split": split,
     "merge": merge,
     "relocate": relocate,
     "singleton": singleton,
     "reseed": reseed,
     "regroup": regroup,
+    "exchange": exchange,
 }
