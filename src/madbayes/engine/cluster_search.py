@@ -1,6 +1,7 @@
 """The landscape of clusters, and the moves in it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,25 +14,22 @@ from madbayes.paper.clusters import squared_distances
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
 from madbayes.paper.seeding import draw_row
 
-# Lloyd's iterations of a polish, all together.
+# Lloyd's iterations of a polish, all together: it seldom takes more than thirty.
 MAX_ITER = 1000
-REGROUP = 1.5
-POWER = 8
-
-
-class Partition(NamedTuple):
-    """Labels, means, and the squared error."""
-
-    labels: NDArray[np.int64]
-    A: NDArray[np.float64]
-    error: float
+# Power iterations for a principal direction; 2-means does the rest.
+POWER_ITER = 8
+# Rows that are compared when a cluster is opened on one.
+ROWS = 3
+# Clusters that are found anew together: two, and on average so many more.
+NEIGHBOURS = 1.5
+# Where everything is tried, what gains less than its cost by more than this factor is not.
+LIKELY = 4
 
 
 class Seed(NamedTuple):
     """A row that may become a centre."""
 
-    row: int
-    gain: float  # in squared error
+    gain: float  # what the squared error would fall by
     distances: NDArray[np.float64]  # of all rows from it, squared
 
 
@@ -46,10 +44,12 @@ class ClusterLandscape:
     weights : array of shape (N,)
         Positive.
     origin : array of shape (D,)
+    negligible : float
+        A squared distance that is rounding.
     penalty : float
         The price of a cluster.
     K : int, optional
-        Exactly so many clusters, as far as there is anything to explain; any number if not given.
+        Exactly so many clusters, fewer only where there is nothing left to explain; any number if not given.
     cap : int, optional
         At most so many.
     """
@@ -57,6 +57,7 @@ class ClusterLandscape:
     X: NDArray[np.float64]
     weights: NDArray[np.float64]
     origin: NDArray[np.float64]
+    negligible: float
     penalty: float
     K: int | None = None
     cap: int | None = None
@@ -64,20 +65,19 @@ class ClusterLandscape:
     @classmethod
     def of(cls, X: NDArray, penalty: float, sample_weight: Weights = None, **limits: int | None) -> "ClusterLandscape":
         """The landscape of a table."""
-        weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         X = X.astype(np.float64, copy=False)
+        weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         origin = np.average(X, axis=0, weights=weights)
-        return cls(np.ascontiguousarray(X - origin), weights, origin, penalty, **limits)
+        return cls(np.ascontiguousarray(X - origin), weights, origin, rounding_error(X), penalty, **limits)
+
+    def part(self, rows: NDArray, K: int, penalty: float) -> "ClusterLandscape":
+        """That of some rows, in K clusters."""
+        return replace(self, X=self.X[rows], weights=self.weights[rows], penalty=penalty, K=K, cap=None)
 
     @cached_property
     def columns(self) -> NDArray[np.float64]:
         """The transpose of X."""
         return np.ascontiguousarray(self.X.T)
-
-    @cached_property
-    def negligible(self) -> float:
-        """A squared distance that is rounding."""
-        return rounding_error(self.X + self.origin)
 
     @property
     def price(self) -> float:
@@ -90,22 +90,38 @@ class ClusterLandscape:
         limit = self.cap if self.K is None else self.K
         return len(self.X) if limit is None else min(limit, len(self.X))
 
+    def can_grow(self, solution: Solution) -> bool:
+        """Whether one more cluster may be tried; where there are enough already, a polish merges two others for it."""
+        return len(self.X) > solution.K and not self.is_exact(solution)
+
     def is_exact(self, solution: Solution) -> bool:
         """Whether there is nothing left to explain."""
         return solution.value - self.penalty * (solution.K - 1) <= self.negligible * self.weights.sum()
 
+    def is_worth(self, gain: float, cost: float, rng: np.random.Generator) -> bool:
+        """Whether to try what gains less than it costs at first sight: the less it gains, the more seldom."""
+        return gain > cost * rng.random() ** 2
+
+    def distances(self, solution: Solution) -> NDArray[np.float64]:
+        """Squared distance of each row to its mean."""
+        from madbayes.engine import kernels
+
+        distances = np.empty(len(self.X))
+        kernels.distances_to(self.X, solution.A - self.origin, solution.groups, distances)
+        return distances
+
     def start(self, rng: np.random.Generator) -> Solution:
-        """Clusters split as long as it pays; half of the time ++ seeds, as many as clusters came of it."""
-        K = self.K
-        if K is None:
-            solution = self.polish(self._split_all(rng))
-            if rng.random() < 0.5:
-                return solution
-            K = solution.K
-        return self.polish(self._seeds(K, rng))
+        """Clusters split as long as it pays; half of the time ++ seeds in their place, as many as there were.
+
+        Where the number is given, ++ seeds.
+        """
+        if self.K is not None:
+            return self.polish(self._seed(self.K, rng))
+        solution = self.polish(self._split_all(rng))
+        return solution if rng.random() < 0.5 else self.polish(self._seed(solution.K, rng))
 
     def _split_all(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One cluster, split in two, and these again, as long as it pays; first those that gain most."""
+        """One cluster split in two, and these again, as long as it pays; first those that gain most."""
         labels, K, fresh = np.zeros(len(self.X), dtype=np.int64), 1, [0]
         while fresh:
             splits = [(k, *self.bisect(np.flatnonzero(labels == k), rng)) for k in fresh]
@@ -118,92 +134,98 @@ class ClusterLandscape:
         return labels
 
     def bisect(self, rows: NDArray, rng: np.random.Generator) -> tuple[NDArray, float]:
-        """Two parts of some rows: one of them, and how much the squared error falls.
+        """Two parts of some rows: one of them, and what the squared error falls by.
 
         They are cut across the first principal direction, where that gains most; 2-means moves on from there.
         """
         from madbayes.engine import kernels
 
-        X, w = self.X[rows], self.weights[rows]
-        R, scores = X - w @ X / w.sum(), np.empty(len(rows))
+        part, scores, side = self.part(rows, 2, 0.0), np.empty(len(rows)), np.zeros(len(rows), dtype=np.int64)
+        w, R = part.weights, part.X - part.weights @ part.X / part.weights.sum()
         error = float(w @ np.einsum("nd,nd->n", R, R))
         if error <= self.negligible * w.sum():
             return rows[:0], 0.0
-        kernels.principal_scores(R, w, rng.normal(size=R.shape[1]), POWER, scores)
-        order, side = scores.argsort(), np.zeros(len(rows), dtype=np.int64)
+        kernels.principal_scores(R, w, rng.normal(size=R.shape[1]), POWER_ITER, scores)
+        order = scores.argsort()
         side[order[: kernels.best_cut(R, w, order)]] = 1
-        parts = self._descend(X, np.ascontiguousarray(X.T), w, side, 2, 0.0)
-        return rows[parts.labels == 1], error - parts.error
+        halves = part.polish(side)
+        return rows[halves.groups == 1], error - halves.value
 
-    def _seeds(self, K: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """K-means++, each row the best of some that are drawn: the nearest seed of every row."""
-        labels = np.zeros(len(self.X), dtype=np.int64)
+    def _seed(self, K: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """K-means++, each seed the best of some rows: labels of the nearest."""
         first = self.X[draw_row(self.weights, rng)]
-        nearest = ((self.X - first) ** 2).sum(axis=1)
+        labels, nearest = np.zeros(len(self.X), dtype=np.int64), squared_distances(self.X, first[None])[:, 0]
         for k in range(1, K):
             seed = self.draw(nearest, rng, 2 + int(np.log(K)))
-            if not seed.gain > 0:
+            if seed is None:
                 break
             labels[seed.distances < nearest] = k
             nearest = np.minimum(nearest, seed.distances)
         return labels
 
-    def draw(self, nearest: NDArray, rng: np.random.Generator, tries: int) -> Seed:
-        """Of some rows drawn by their squared distance from the centres, that which gains most as a centre."""
+    def draw(self, nearest: NDArray, rng: np.random.Generator, n_rows: int = ROWS) -> Seed | None:
+        """Of some rows drawn by their squared distance from the nearest centre, the one that gains most as a centre."""
         from madbayes.engine import kernels
 
         errors = self.weights * np.where(nearest > self.negligible, nearest, 0.0)
-        cumulative = errors.cumsum()
-        if not cumulative[-1] > 0:
-            return Seed(0, 0.0, nearest)
-        rows = np.minimum(cumulative.searchsorted(rng.random(tries) * cumulative[-1], side="right"), len(errors) - 1)
-        distances, gains = np.empty((tries, len(errors))), np.empty(tries)
+        if not errors.any():
+            return None
+        rows = np.array([draw_row(errors, rng) for _ in range(n_rows)])
+        gains, distances = np.empty(n_rows), np.empty((n_rows, len(errors)))
         kernels.seed_gains(self.X, self.weights, nearest, rows, distances, gains)
         best = int(gains.argmax())
-        return Seed(int(rows[best]), float(gains[best]), distances[best])
+        return Seed(float(gains[best]), distances[best])
 
     def polish(self, groups: NDArray) -> Solution:
         """Lloyd's iterations, then single rows move, clusters open and merge where that pays, until nothing does."""
-        found = self._descend(self.X, self.columns, self.weights, groups, self.most, self.price)
-        return Solution(found.labels, found.A + self.origin, found.error + self.penalty * (len(found.A) - 1))
-
-    def _descend(
-        self, X: NDArray, columns: NDArray, weights: NDArray, labels: NDArray, most: int, price: float
-    ) -> Partition:
-        """The polish of some rows."""
         from madbayes.engine import kernels
 
-        (N, D), used = X.shape, int(labels.max()) + 1
-        room = max(used, min(most, 2 * used + 16))
+        (N, D), used = self.X.shape, int(groups.max()) + 1
+        room = max(used, min(self.most, 2 * used + 16))
         state = kernels.Clustering(
-            labels.astype(np.int64), np.empty((room, D)), np.empty(room), np.empty(room, dtype=np.int64),
+            groups.astype(np.int64), np.empty((room, D)), np.empty(room), np.empty(room, dtype=np.int64),
             np.empty(room, dtype=bool), np.empty(N), np.empty(N),
         )  # fmt: skip
-        used, error = kernels.descend(
-            X, columns, weights, state, used, most, price, self.negligible, RELATIVE_GAIN, MAX_ITER
-        )
-        if used == room < most:  # there may have been no room for all that paid
-            return self._descend(X, columns, weights, state.labels, most, price)
-        return Partition(state.labels, state.A[:used], error)
+        limits = (self.most, self.price, self.negligible, RELATIVE_GAIN, MAX_ITER)
+        used, error = kernels.descend(self.X, self.columns, self.weights, state, used, *limits)
+        if used == room < self.most:  # there may have been no room for all that would pay
+            return self.polish(state.labels)
+        return Solution(state.labels, state.A[:used] + self.origin, error + self.penalty * (used - 1))
 
     def polish_hard(self, solution: Solution) -> Solution:
-        """The same."""
-        return solution
+        """The best that splitting a cluster, merging it with its neighbour, or both comes to, each of them tried."""
+        return min([solution, *map(self.polish, self._neighbours(solution))], key=lambda found: found.value)
 
-    def distances(self, solution: Solution) -> NDArray[np.float64]:
-        """Squared distance of each row to its mean."""
-        from madbayes.engine import kernels
+    def _neighbours(self, solution: Solution) -> Iterator[NDArray]:
+        """For each cluster: split; merged with the cheapest; that, and the other one split that gains most.
 
-        distances = np.empty(len(self.X))
-        kernels.distances_to(self.X, solution.A - self.origin, solution.groups, distances)
-        return distances
+        What gains too little for its cost at first sight is left out.
+        """
+        if self.is_exact(solution):
+            return
+        rng, K, labels = np.random.default_rng(0), solution.K, solution.groups
+        halves = [self.bisect(np.flatnonzero(labels == k), rng) for k in range(K)]
+        for k in range(K):
+            if self.can_grow(solution) and LIKELY * halves[k][1] > self.price:
+                yield relabelled(labels, halves[k][0], K)
+            costs = ward_costs(self, solution, k)
+            j = int(costs.argmin())
+            merged = relabelled(labels, labels == k, j)
+            if self.K is None and LIKELY * self.price > costs[j]:
+                yield merged
+            most = max(range(K), key=lambda i: 0.0 if i in (j, k) else halves[i][1])
+            if most not in (j, k) and LIKELY * halves[most][1] > costs[j]:
+                yield relabelled(merged, halves[most][0], k)
 
-    def is_worth(self, gain: float, cost: float, rng: np.random.Generator) -> bool:
-        """Whether to try something that gains less than it costs at first sight: rather not, if it is much less."""
-        return gain > cost * rng.random() ** 2
+
+def relabelled(labels: NDArray, rows: NDArray, label: NDArray | int) -> NDArray[np.int64]:
+    """The same with other labels for some rows."""
+    labels = labels.copy()
+    labels[rows] = label
+    return labels
 
 
-def cluster_errors(landscape: ClusterLandscape, solution: Solution) -> NDArray[np.float64]:
+def cluster_errors(landscape: ClusterLandscape, solution: Solution) -> NDArray:
     """The squared error of each cluster."""
     return np.bincount(solution.groups, landscape.weights * landscape.distances(solution), solution.K)
 
@@ -217,7 +239,7 @@ def ward_costs(landscape: ClusterLandscape, solution: Solution, k: int) -> NDArr
 
 
 def draw_pair(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> tuple[int, int, float]:
-    """A cluster, one of those that are cheap to merge with it, and what it costs."""
+    """A cluster, one of those that are cheap to merge with it, and what that costs."""
     k = int(rng.integers(solution.K))
     costs = ward_costs(landscape, solution, k)
     j = int(costs.argsort()[min(int(rng.exponential()), solution.K - 2)])
@@ -226,23 +248,16 @@ def draw_pair(landscape: ClusterLandscape, solution: Solution, rng: np.random.Ge
 
 def split(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """A cluster, drawn by its squared error, is cut in two."""
-    if landscape.K is not None or landscape.most <= solution.K or landscape.is_exact(solution):
+    if not landscape.can_grow(solution):
         return None
     k = draw_row(cluster_errors(landscape, solution), rng)
     rows, gain = landscape.bisect(np.flatnonzero(solution.groups == k), rng)
     return relabelled(solution.groups, rows, solution.K) if landscape.is_worth(gain, landscape.price, rng) else None
 
 
-def relabelled(labels: NDArray, rows: NDArray, label: int) -> NDArray[np.int64]:
-    """The same with another label for some rows."""
-    labels = labels.copy()
-    labels[rows] = label
-    return labels
-
-
 def merge(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """Two clusters near each other become one."""
-    if landscape.K is not None or solution.K < 2:
+    if not landscape.price or solution.K < 2:
         return None
     j, k, cost = draw_pair(landscape, solution, rng)
     return (
@@ -255,28 +270,26 @@ def relocate(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gen
     if solution.K < 2 or landscape.is_exact(solution):
         return None
     j, k, cost = draw_pair(landscape, solution, rng)
-    errors = cluster_errors(landscape, solution)
+    labels, errors = relabelled(solution.groups, solution.groups == k, j), cluster_errors(landscape, solution)
     errors[j], errors[k] = errors[j] + errors[k] + cost, 0.0
-    labels = relabelled(solution.groups, solution.groups == k, j)
     rows, gain = landscape.bisect(np.flatnonzero(labels == draw_row(errors, rng)), rng)
     return relabelled(labels, rows, k) if landscape.is_worth(gain, cost, rng) else None
 
 
 def singleton(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """One more cluster, on a row far from its mean."""
-    if landscape.K is not None or landscape.most <= solution.K:
+    """One more cluster, on a row far from its mean, with the rows that are nearer to it than to theirs."""
+    if not landscape.can_grow(solution):
         return None
     nearest = landscape.distances(solution)
-    seed = landscape.draw(nearest, rng, 3)
-    rows = seed.distances < nearest
-    return (
-        relabelled(solution.groups, rows, solution.K) if landscape.is_worth(seed.gain, landscape.price, rng) else None
-    )
+    seed = landscape.draw(nearest, rng)
+    if seed is None or not landscape.is_worth(seed.gain, landscape.price, rng):
+        return None
+    return relabelled(solution.groups, seed.distances < nearest, solution.K)
 
 
 def reseed(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """A cluster is left to the others, and another opened on a row that is far from them."""
-    if solution.K < 2:
+    """A cluster is left to the others, and one opened on a row that is far from them."""
+    if solution.K < 2 or landscape.is_exact(solution):
         return None
     k, labels, nearest = int(rng.integers(solution.K)), solution.groups.copy(), landscape.distances(solution)
     rows = np.flatnonzero(labels == k)
@@ -284,31 +297,34 @@ def reseed(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gener
     D[:, k] = np.inf
     cost = float(landscape.weights[rows] @ (D.min(axis=1) - nearest[rows]))
     labels[rows], nearest[rows] = D.argmin(axis=1), D.min(axis=1)
-    seed = landscape.draw(nearest, rng, 3)
-    if not landscape.is_worth(seed.gain, cost, rng):
+    seed = landscape.draw(nearest, rng)
+    if seed is None or not landscape.is_worth(seed.gain, cost, rng):
         return None
-    labels[seed.distances < nearest] = k
-    return labels
+    return relabelled(labels, seed.distances < nearest, k)
 
 
 def regroup(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """Some clusters near each other are found anew, as many or one more or less."""
-    if solution.K < 2:
+    """Some clusters near each other are found anew from ++ seeds, as many, or one more or less, if that is better."""
+    if solution.K < 2 or landscape.is_exact(solution):
         return None
-    k = int(rng.integers(solution.K))
-    n_old = min(2 + int(rng.exponential(REGROUP)), solution.K)
-    chosen = np.append(k, ward_costs(landscape, solution, k).argsort()[: n_old - 1])
+    k, before = int(rng.integers(solution.K)), min(2 + int(rng.exponential(NEIGHBOURS)), solution.K)
+    chosen = np.append(k, ward_costs(landscape, solution, k).argsort()[: before - 1])
+    after = before if landscape.K is not None else before + int(rng.integers(-1, 2))
     rows = np.flatnonzero(np.isin(solution.groups, chosen))
-    n_new = n_old if landscape.K is not None else n_old + int(rng.integers(-1, 2))
-    n_new = max(min(n_new, n_old + landscape.most - solution.K), 1)
-    X, w = landscape.X[rows], landscape.weights[rows]
-    part = ClusterLandscape(X, w, np.zeros(X.shape[1]), landscape.price, K=n_new)
-    found = part.start(rng)
-    old = float(w @ landscape.distances(solution)[rows]) + landscape.price * (n_old - 1)
-    if not found.value < old * (1 - 1e-9):
+    found = landscape.part(rows, min(after, before + landscape.most - solution.K), landscape.price).start(rng)
+    errors = cluster_errors(landscape, solution)[chosen]
+    if not found.value < (1 - RELATIVE_GAIN) * (errors.sum() + landscape.price * (before - 1)):
         return None
-    names = np.append(chosen, solution.K)
-    return relabelled(solution.groups, rows, names[found.groups])
+    return relabelled(solution.groups, rows, np.append(chosen, solution.K)[found.groups])
+
+
+def exchange(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """One more cluster, and the two that are cheapest to merge then become one."""
+    if landscape.K is not None or solution.K < 2:
+        return None
+    more = split if rng.random() < 0.5 else singleton
+    labels = more(landscape, solution, rng)
+    return None if labels is None else replace(landscape, K=solution.K).polish(labels).groups
 
 
 cluster_moves: dict[str, Move] = {
@@ -318,4 +334,5 @@ cluster_moves: dict[str, Move] = {
     "singleton": singleton,
     "reseed": reseed,
     "regroup": regroup,
+    "exchange": exchange,
 }

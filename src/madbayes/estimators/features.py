@@ -137,8 +137,7 @@ class FeatureEstimator(GroupEstimator):
         return FeatureLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), feature_moves
 
     def _init_groups(self, sample: Problem) -> NDArray:
-        Z, A = sample.init
-        return Z if len(Z) == len(sample.X) else best_codes(sample.X, A, sample.workers)
+        return sample.init[0][sample.rows]
 
     def _descend_from(self, problem: Problem, penalty: float, A: NDArray) -> Result:
         start, cap = (best_codes(problem.X, A, problem.workers), A), self._cap()

@@ -23,6 +23,7 @@ class Problem(NamedTuple):
     random: np.random.RandomState
     workers: Workers
     init: Any = None  # where to start: means, (Z, A), or None
+    rows: NDArray[np.intp] | None = None  # of a sample: which rows of the whole these are
 
     def seeds(self, count: int) -> list[int]:
         """Fresh seeds, each of which alone reproduces a restart."""
@@ -46,7 +47,22 @@ class Problem(NamedTuple):
             return self
         rows = np.sort(self.random.choice(len(self.X), n_rows, replace=False))
         weights = self.weights[rows]
-        return self._replace(X=self.X[rows], sample_weight=weights * (self.weights.sum() / weights.sum()))
+        weights *= self.weights.sum() / weights.sum()
+        return self._replace(X=self.X[rows], sample_weight=weights, rows=rows)
+
+    def canonical(self) -> "Problem":
+        """Equal rows as one that weighs as much, and all in the order of their values.
+
+        What a search finds then depends neither on the order of the rows nor on whether a row is repeated or weighs
+        twice as much.
+        """
+        _, rows, inverse = np.unique(self.X, axis=0, return_index=True, return_inverse=True)
+        weights: Weights = np.bincount(inverse.ravel(), self.weights)
+        if self.sample_weight is None and len(rows) == len(self.X):
+            weights = None
+        elif weights is not None and (weights == 1).all():
+            weights = None
+        return self._replace(X=self.X[rows], sample_weight=weights, rows=rows if self.rows is None else self.rows[rows])
 
 
 class Budget:

@@ -34,7 +34,8 @@ class Searching:
 
     def _search_best(self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None) -> Found:
         """Iterated local search, on a sample of many rows; then the paper's algorithm on all of them."""
-        sample, options, budget = problem.sample(self._search_rows), self._options(problem), Budget(self.time_limit)
+        sample, options = problem.sample(self._search_rows).canonical(), self._options(problem)
+        budget = Budget(self.time_limit)
         landscape, moves = self._landscape(sample, penalty)
         starts = [self._init_groups(sample)] if problem.init is not None else []
         starts += [] if path is None else [self._assign(sample.X, path.for_k(path.best).A, problem.workers)]
@@ -51,7 +52,7 @@ class Searching:
         self._report(runs)
         info = {"search": "best", "rows": len(sample.X), **report(lineages)}
         assert best.best is not None
-        if len(sample.X) == len(problem.X):
+        if len(problem.X) <= self._search_rows:
             return Found(best.best.A, best.trace, best.moves, True, runs, info)
         run = self._descend_from(problem, penalty, best.best.A)
         return Found(run.A, list(run.trace), run.iterations, run.converged, runs, info)

@@ -1,4 +1,4 @@
-"""From labels to a local optimum of the squared error plus a price for each cluster, as the search of clusters needs it.
+"""From labels to a local optimum of the squared error plus a price for each cluster, as the search needs it.
 
 A move of the search changes a few clusters only. So rows are compared with centres that have moved, and with all of
 them only where the others may have become the nearest: :class:`Clustering` knows how far they are at least.
@@ -16,7 +16,7 @@ ROWS = 256
 
 
 class Clustering(NamedTuple):
-    """Buffers: where rows are, and what is known about their distances. There is room for more clusters than are used."""
+    """Buffers: where rows are, and what is known about distances. There is room for more clusters than are used."""
 
     labels: NDArray  # (N,), int64
     A: NDArray  # (room, D), means
@@ -189,7 +189,7 @@ def transfer(X, weights, state, used, gain):  # type: ignore[no-untyped-def]
 
 @compiled()
 def open_rows(weights, state, used, room, price, negligible):  # type: ignore[no-untyped-def]
-    """The row that takes most squared error with it becomes a cluster, in each cluster where that is more than the price.
+    """Of each cluster, the row that takes most squared error with it becomes one, if that is more than the price.
 
     If there is no room for all, those that take most. Returns how many clusters there are.
     """
@@ -218,35 +218,42 @@ def open_rows(weights, state, used, room, price, negligible):  # type: ignore[no
 
 
 @compiled(fastmath=REORDER)
-def merge_cheapest(state, used, price):  # type: ignore[no-untyped-def]
-    """Merge the two clusters of least Ward cost, V W / (V + W) times the squared distance, if it is below the price.
+def merge_cheapest(state, used, limit, price, negligible):  # type: ignore[no-untyped-def]
+    """Merge clusters that are each other's cheapest, cheapest pairs first, if they cost less than the price.
 
-    Returns how many clusters there are.
+    That is Ward's cost, V W / (V + W) times the squared distance; means that coincide are worth nothing at any price.
+    Returns how many pairs there were, at most ``limit``. The second of each is left without rows.
     """
-    labels, A, sizes, counts, changed, _, _ = state
-    D, least, first, second = A.shape[1], price, -1, -1
+    labels, A, sizes, _, changed, _, _ = state
+    costs, partners, targets = np.full(used, price), np.full(used, -1), np.arange(used)
     for j in range(used):
         for k in range(j):
             distance = 0.0
-            for d in range(D):
+            for d in range(A.shape[1]):
                 difference = A[j, d] - A[k, d]
                 distance += difference * difference
-            cost = sizes[j] * sizes[k] / (sizes[j] + sizes[k]) * distance
-            if cost < least:
-                least, first, second = cost, k, j
-    if first < 0:
-        return used
-    last = used - 1
-    for n in range(len(labels)):
-        if labels[n] == second:
-            labels[n] = first
-        elif labels[n] == last:
-            labels[n] = second
-    changed[first] = True
-    sizes[second], counts[second] = sizes[last], counts[last]
-    for d in range(D):
-        A[second, d] = A[last, d]
-    return last
+            cost = sizes[j] * sizes[k] / (sizes[j] + sizes[k]) * distance if distance > negligible else -1.0
+            if cost < costs[j]:
+                costs[j], partners[j] = cost, k
+            if cost < costs[k]:
+                costs[k], partners[k] = cost, j
+    merged = 0
+    while merged < limit:
+        first = -1
+        for k in range(used):
+            if partners[k] >= 0 and partners[partners[k]] == k and (first < 0 or costs[k] < costs[first]):
+                first = k
+        if first < 0:
+            break
+        second = partners[first]
+        targets[second] = first
+        changed[first] = changed[second] = True
+        partners[first] = partners[second] = -1
+        merged += 1
+    if merged > 0:
+        for n in range(len(labels)):
+            labels[n] = targets[labels[n]]
+    return merged
 
 
 @compiled(fastmath=REORDER)
@@ -358,8 +365,9 @@ def descend(X, columns, weights, state, used, most, price, negligible, gain, max
         value = used * price
         for n in range(N):
             value += weights[n] * own[n]
-        # What follows gains something, or else it was rounding: then the best there was is the answer.
-        if not value < best - gain * np.abs(best) and best < np.inf:
+        # Each turn gains something or saves a cluster. If not, it was rounding: the best there was is the answer.
+        lower = value < best - gain * np.abs(best) or (used < best_used and value <= best + gain * np.abs(best))
+        if best < np.inf and not lower:
             break
         best, best_used = value, used
         for n in range(N):
@@ -367,12 +375,13 @@ def descend(X, columns, weights, state, used, most, price, negligible, gain, max
         if moved:
             break
         if used > most:
-            best, used = np.inf, merge_cheapest(state, used, np.inf)
+            best = np.inf
+            merge_cheapest(state, used, used - most, np.inf, negligible)
             continue
         before, used = used, open_rows(weights, state, used, room, price, negligible)
-        if used == before:
-            used = merge_cheapest(state, used, price)
-        if used == before and transfer(X, weights, state, used, gain) == 0:
+        if used > before or merge_cheapest(state, used, used, price, negligible) > 0:
+            continue
+        if transfer(X, weights, state, used, gain) == 0:
             break
     for n in range(N):
         labels[n] = best_labels[n]

@@ -50,7 +50,7 @@ def factor(G, used, order, R, P):  # type: ignore[no-untyped-def]
 
     order : OUT (used,), which feature stands where; R : OUT (used, used); P : scratch (used, used)
     """
-    ridge = 0.0
+    ridge = np.finfo(np.float64).tiny
     for k in range(used):
         ridge += 1e-3 * G[k, k] / used
     for k in range(used):
