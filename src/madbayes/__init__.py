@@ -4,7 +4,16 @@ Clusters put each row in one group, features put it in any number of groups.
 """
 
 from madbayes.comparison import match, stability
-from madbayes.estimators import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, StepwiseKFeatures
+from madbayes.estimators import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, StepwiseKFeatures, penalty_path
 
 __version__ = "0.1.0"
-__all__ = ["BPMeans", "CovarianceDPMeans", "DPMeans", "KFeatures", "StepwiseKFeatures", "match", "stability"]
+__all__ = [
+    "BPMeans",
+    "CovarianceDPMeans",
+    "DPMeans",
+    "KFeatures",
+    "StepwiseKFeatures",
+    "match",
+    "penalty_path",
+    "stability",
+]

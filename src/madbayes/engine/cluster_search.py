@@ -192,6 +192,28 @@ class ClusterLandscape:
             return self.polish(state.labels)
         return Solution(state.labels, state.A[:used] + self.origin, error + self.penalty * (used - 1))
 
+    def simplest(self) -> Solution:
+        """One cluster."""
+        return self.with_K(1).polish(np.zeros(len(self.X), dtype=np.int64))
+
+    def with_K(self, K: int) -> "ClusterLandscape":
+        """The same table with exactly K clusters, at no price."""
+        return replace(self, penalty=0.0, K=K, cap=None)
+
+    def grown(self, solution: Solution, rng: np.random.Generator) -> list[NDArray]:
+        """Labels with one of the three clusters cut in two that gain most by it."""
+        halves = [self.bisect(np.flatnonzero(solution.groups == k), rng) for k in range(solution.K)]
+        best = sorted(halves, key=lambda half: -half[1])[:3]
+        return [relabelled(solution.groups, rows, solution.K) for rows, _ in best]
+
+    def shrunk(self, solution: Solution) -> list[NDArray]:
+        """Labels with one of the three pairs of clusters merged that cost least."""
+        costs = np.triu(np.stack([ward_costs(self, solution, k) for k in range(solution.K)]), 1)
+        costs[np.tril_indices(solution.K)] = np.inf
+        pairs = np.column_stack(np.unravel_index(costs.argsort(axis=None)[:3], costs.shape))
+        merged = [relabelled(solution.groups, solution.groups == k, j) for j, k in pairs if j < k]
+        return [np.unique(labels, return_inverse=True)[1] for labels in merged]
+
     def polish_hard(self, solution: Solution) -> Solution:
         """The best that splitting a cluster, merging it with its neighbour, or both comes to, each of them tried."""
         return min([solution, *map(self.polish, self._neighbours(solution))], key=lambda found: found.value)

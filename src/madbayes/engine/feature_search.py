@@ -44,7 +44,6 @@ class FeatureLandscape:
     penalty: float
     K: int | None = None
     cap: int | None = None
-    least = 0  # features there are at least
 
     @classmethod
     def of(cls, X: NDArray, penalty: float, sample_weight: Weights = None, **limits: int | None) -> "FeatureLandscape":
@@ -90,6 +89,10 @@ class FeatureLandscape:
             solution = more
             column = best_column(self, self.residuals(solution), make, rng)
         return self.polish(solution.groups)
+
+    def is_exact(self, solution: Solution) -> bool:
+        """Whether there is nothing left to explain."""
+        return solution.value - self.penalty * solution.K <= self.negligible
 
     def is_lower(self, solution: Solution, than: Solution) -> bool:
         """Whether a solution is better by more than rounding; where K is given, more features always are."""

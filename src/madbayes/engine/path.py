@@ -1,5 +1,6 @@
 """The penalty path: which penalties each number of groups is best for."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +14,14 @@ from madbayes.paper.features import with_penalty
 
 # Below this ratio of the ends of its interval, a number of groups is no better founded than in pure noise.
 WEAK_RATIO = 1.25
+# How many times wider than the widest interval of groupless tables an interval must be.
+NULL_MARGIN = 1.2
+# Up to this many times the threshold, the evidence is called weak.
+WEAK_FACTOR = 1.25
+
+
+class WeakEvidenceWarning(UserWarning):
+    """The number of groups is hardly better founded than in data without groups."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,12 @@ class PenaltyPath:
         Squared error of the solution for each of them.
     solutions : list
         The solutions themselves.
+    null_ratio : float, optional
+        The largest ratio that tables without groups have shown.
+    cap : int, optional
+        No larger number is chosen, though larger ones were tried.
+    n_outliers : int
+        Rows in groups too small to count, which were set aside before.
 
     Examples
     --------
@@ -45,6 +60,9 @@ class PenaltyPath:
     n_components: NDArray[np.int64]
     losses: NDArray[np.float64]
     solutions: list[Any]
+    null_ratio: float | None = None
+    cap: int | None = None
+    n_outliers: int = 0
 
     @property
     def sse(self) -> NDArray[np.float64]:
@@ -69,24 +87,52 @@ class PenaltyPath:
 
     @property
     def best(self) -> int:
-        """Number of groups, two or more, with the widest interval on a logarithmic scale.
+        """The most plausible number of groups; the smallest, but one rather than none, if no number is.
 
-        The largest number tried does not count, for its interval has no lower end. Without a convincing
-        interval, the smallest number of groups that is best at some penalty, but one rather than none.
+        That is the number, two or more, with the widest interval on a logarithmic scale. The largest number tried does
+        not count, for its interval has no lower end.
         """
-        ratios = self._ratios()
-        if ratios and max(ratios.values()) >= WEAK_RATIO:
-            return max(ratios, key=ratios.__getitem__)
+        if self.candidates:
+            return self.candidates[0]
         return 1 if 1 in self.intervals else min(self.intervals)
+
+    @property
+    def candidates(self) -> list[int]:
+        """Numbers of groups whose interval is wider than any of groupless tables, the widest first."""
+        ratios = self.ratios
+        plausible = [K for K, ratio in ratios.items() if ratio >= self.threshold]
+        return sorted(plausible, key=lambda K: -ratios[K])
+
+    @property
+    def threshold(self) -> float:
+        """The ratio from which on a number of groups is plausible."""
+        return max(WEAK_RATIO, NULL_MARGIN * (self.null_ratio or 0.0))
 
     @property
     def ratio(self) -> float | None:
         """Highest over lowest penalty at which ``best`` is best; None when there was nothing to choose."""
-        return self._ratios().get(self.best)
+        return self.ratios.get(self.best)
 
-    def _ratios(self) -> dict[int, float]:
-        eligible = {K: ends for K, ends in self.intervals.items() if K >= 2 and (ends[0] > 0 or self._is_exact(K))}
-        return {K: hi / lo if lo > 0 else np.inf for K, (lo, hi) in eligible.items() if hi < np.inf}
+    @property
+    def ratios(self) -> dict[int, float]:
+        """Highest over lowest penalty for each number of groups that can be chosen."""
+        ends = {K: ends for K, ends in self.intervals.items() if K >= 2 and (self.cap or np.inf) >= K}
+        eligible = {K: (lo, hi) for K, (lo, hi) in ends.items() if hi < np.inf and (lo > 0 or self._is_exact(K))}
+        return {K: hi / lo if lo > 0 else np.inf for K, (lo, hi) in eligible.items()}
+
+    def __str__(self) -> str:
+        """The answer in words."""
+        if not self.candidates:
+            words = (
+                f"No groups found: no number of them is best over a range of penalties wider than {self.threshold:.2g}x"
+            )
+            return words + (", which groupless data reach as well." if self.null_ratio else ".")
+        first, *others = self.candidates
+        lo, hi = self.intervals[first]
+        words = f"{first} groups: best for penalties from {lo:.4g} to {hi:.4g} ({self.ratios[first]:.3g}x"
+        words += f"; groupless data: {self.null_ratio:.3g}x)." if self.null_ratio else ")."
+        words += f" Also plausible: {', '.join(map(str, others))}." if others else ""
+        return words + (f" {self.n_outliers} rows in tiny groups were set aside." if self.n_outliers else "")
 
     def _is_exact(self, K: int) -> bool:
         """Whether nothing is left to explain with K groups, so that more could not help."""
@@ -107,7 +153,21 @@ class PenaltyPath:
 
     def for_k(self, K: int) -> Any:
         """The solution with K groups."""
+        if not self.n_components[0] <= K <= self.n_components[-1]:
+            raise ValueError(f"K={K} is not on the path: give {self.n_components[0]} to {self.n_components[-1]}")
         return self.solutions[K - int(self.n_components[0])]
+
+    def at(self, penalty: float) -> Any:
+        """The solution that is best at a penalty; of two that are, the one with fewer groups."""
+        return self.solutions[int((self.sse + penalty * self.n_components).argmin())]
+
+
+def warn_of_weak_evidence(path: PenaltyPath, stacklevel: int = 2) -> None:
+    """Say so in words where no number of groups is plausible, or hardly any."""
+    if not path.ratios:
+        return
+    if not path.candidates or path.ratios[path.best] < WEAK_FACTOR * path.threshold:
+        warnings.warn(f"weak evidence for groups. {path}", WeakEvidenceWarning, stacklevel=stacklevel + 1)
 
 
 def k_features_path(

@@ -1,21 +1,24 @@
 """Best solutions for one number of groups after the other, each from its neighbours and from a start of its own."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol, Self
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
+from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
+from madbayes.engine.feature_search import FeatureLandscape, feature_moves
+from madbayes.engine.null import groupless
+from madbayes.engine.path import PenaltyPath
 from madbayes.engine.search import STRIDE, Landscape, Lineage, Move, Solution
+from madbayes.model.likelihoods import Weights
 from madbayes.paper.result import RELATIVE_GAIN
 
 
 class PathLandscape(Landscape, Protocol):
     """A table in which numbers of groups are neighbours."""
-
-    least: int  # the smallest number of groups there can be
-    negligible: float  # squared error that is rounding
 
     def with_K(self, K: int) -> Self:
         """The same table with exactly K groups, at no price."""
@@ -28,6 +31,9 @@ class PathLandscape(Landscape, Protocol):
 
     def simplest(self) -> Solution:
         """The solution with the smallest number of groups."""
+
+    def is_exact(self, solution: Solution) -> bool:
+        """Whether there is nothing left to explain."""
 
 
 def solve_path(
@@ -47,7 +53,7 @@ def solve_path(
     neighbours are tried once more, downwards and upwards, until that lowers nothing.
     """
     solutions = [landscape.simplest()]
-    while solutions[-1].value > landscape.negligible and most > solutions[-1].K and not is_over():
+    while not landscape.is_exact(solutions[-1]) and most > solutions[-1].K and not is_over():
         last = solutions[-1]
         here = landscape.with_K(last.K + 1)
         start = _best_of(here, here.grown(last, rng), workers)
@@ -105,3 +111,69 @@ def _visits(length: int) -> Iterator[tuple[int, int]]:
         yield i, i + 1
     for i in range(1, length):
         yield i, i - 1
+
+
+# Rows of tiny groups are set aside if they are no more than this share of all.
+MAX_OUTLIERS = 0.1
+
+
+class Effort(NamedTuple):
+    """How hard to look for each number of groups."""
+
+    patience: int = 2
+    n_fresh: int = 1
+    n_null: int = 5  # groupless tables to compare with
+
+
+class Kind(NamedTuple):
+    """Clusters, or features."""
+
+    landscape: Callable[[NDArray, float, Weights], Any]
+    moves: Mapping[str, Move]
+
+
+CLUSTERS = Kind(ClusterLandscape.of, cluster_moves)
+FEATURES = Kind(FeatureLandscape.of, feature_moves)
+
+
+def find_path(
+    kind: Kind,
+    X: NDArray,
+    sample_weight: Weights,
+    *,
+    cap: int | None,
+    limit: int,
+    min_rows: float,
+    effort: Effort,
+    rng: np.random.Generator,
+    workers: Workers,
+) -> PenaltyPath:
+    """The path of a table, compared with tables without groups; tiny groups are set aside first.
+
+    ``limit`` is the largest number of groups to look at, one more than ``cap`` being enough to judge the latter.
+    """
+    most = limit if cap is None else min(limit, cap + 1)
+
+    def path_of(X: NDArray, weights: Weights) -> PenaltyPath:
+        solutions = solve_path(
+            kind.landscape(X, 0.0, weights), kind.moves, most,
+            patience=effort.patience, n_fresh=effort.n_fresh, rng=rng, workers=workers,
+        )  # fmt: skip
+        losses = np.array([solution.value for solution in solutions])
+        return PenaltyPath(np.array([solution.K for solution in solutions]), losses, solutions, cap=cap)
+
+    weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    kept, path = np.ones(len(X), dtype=bool), path_of(X, sample_weight)
+    tiny = _rows_of_tiny_groups(path.for_k(path.best), weights, min_rows)
+    if 0 < weights[tiny].sum() <= MAX_OUTLIERS * weights.sum():
+        kept = ~tiny
+        path = path_of(X[kept], weights[kept])
+    nulls = [path_of(groupless(X[kept], weights[kept], rng), weights[kept]) for _ in range(effort.n_null)]
+    null_ratio = max((ratio for null in nulls for ratio in null.ratios.values()), default=None)
+    return replace(path, null_ratio=null_ratio, n_outliers=int((~kept).sum()))
+
+
+def _rows_of_tiny_groups(solution: Solution, weights: NDArray, min_rows: float) -> NDArray[np.bool_]:
+    """Rows in a group that weighs less than so many rows."""
+    Z = solution.groups if solution.groups.ndim == 2 else solution.groups[:, None] == np.arange(solution.K)
+    return np.asarray(Z[:, weights @ Z < min_rows].any(axis=1))

@@ -13,7 +13,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine.blocks import Workers, row_blocks
-from madbayes.engine.path import PenaltyPath
+from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
+from madbayes.engine.path_search import Effort, Kind, find_path
 from madbayes.estimators import validation
 from madbayes.estimators.problem import (
     Found,
@@ -23,13 +24,14 @@ from madbayes.estimators.problem import (
     canonical_order,
     each,
     means_of,
+    tiny_group,
 )
 from madbayes.estimators.searching import Searching
 from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
 from madbayes.paper.result import RELATIVE_GAIN
 
-# The path behind penalty="auto": numbers of groups tried, runs for each, rows at most.
-PATH_LENGTH, PATH_RESTARTS, PATH_ROWS = 10, 10, 500
+# The path behind penalty="auto": numbers of groups tried, and rows at most.
+PATH_LENGTH, PATH_ROWS = 16, 500
 
 
 class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -88,9 +90,31 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _prior(self) -> Prior:
         """Where the price of a group comes from."""
 
-    @abstractmethod
     def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
-        """Solutions for increasing numbers of groups."""
+        """Solutions for increasing numbers of groups, on a sample of the rows."""
+        sample = problem.sample(PATH_ROWS).canonical()
+        path = find_path(
+            self._kind,
+            sample.X,
+            sample.sample_weight,
+            cap=self._cap(),
+            limit=PATH_LENGTH,
+            min_rows=tiny_group(sample),
+            effort=Effort(),
+            rng=np.random.default_rng(problem.seeds(1)[0]),
+            workers=problem.workers,
+        )
+        warn_of_weak_evidence(path, stacklevel=4)
+        return path
+
+    @property
+    @abstractmethod
+    def _kind(self) -> Kind:
+        """Clusters or features."""
+
+    @abstractmethod
+    def _cap(self) -> int | None:
+        """The largest number of groups allowed."""
 
     @abstractmethod
     def _codes(self, assigned: NDArray, K: int) -> NDArray[np.uint8]:

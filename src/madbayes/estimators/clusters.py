@@ -1,6 +1,6 @@
 """Estimators that put each row in one group."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,14 @@ from sklearn.base import ClusterMixin
 
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.centres import Nearest, Table, nearest
-from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
+from madbayes.engine.cluster_search import ClusterLandscape
 from madbayes.engine.partition import Clusters, cluster_means, collapsed_dp_means, dp_means, k_means, squared_error
 from madbayes.engine.path import PenaltyPath
+from madbayes.engine.path_search import CLUSTERS
 from madbayes.engine.search import Landscape, Move
 from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
-from madbayes.estimators.base import PATH_LENGTH, PATH_RESTARTS, PATH_ROWS, GroupEstimator
+from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.problem import Problem, State, as_float64, means_of
 from madbayes.model import CRP, DirichletMultinomial, Gaussian, Likelihood, Objective, Prior
 from madbayes.model.priors import one_hot
@@ -57,28 +58,7 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
     def _batch(self, problem: Problem) -> int:
         return problem.workers.n_threads if len(row_blocks(*problem.X.shape)) == 1 else 1
 
-    def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
-        """K-means for K = 1, 2, ... on a sample of the rows."""
-        sample = problem.sample(PATH_ROWS)
-        cap = min(PATH_LENGTH, len(sample.X), self._cap() or PATH_LENGTH)
-        solutions = list(self._solutions(sample, likelihood, cap))
-        losses = np.array([solution.value for solution in solutions])
-        return PenaltyPath(np.arange(1, len(solutions) + 1), losses, solutions)
-
-    def _solutions(self, problem: Problem, likelihood: Likelihood, cap: int) -> Iterator[Any]:
-        """Best K-means for each K: from the previous means with the farthest row added, and from ++ seeds."""
-        X, weight, table = problem.X, problem.sample_weight, Table.of(problem.X, problem.sample_weight)
-        options: dict[str, Any] = {"max_iter": self.max_iter, "workers": problem.workers}
-        run = first = k_means(table, table.mean()[None], **options)
-        yield first
-        for K in range(2, cap + 1):
-            if run.value <= 1e-12 * first.value:
-                return
-            distances = ((X - run.A[run.labels]) ** 2).sum(axis=1)
-            starts = [np.vstack([run.A, X[(problem.weights * distances).argmax()]])]
-            starts += [seed_clusters(X, K, seed, sample_weight=weight) for seed in problem.seeds(PATH_RESTARTS - 1)]
-            run = min((k_means(table, start, **options) for start in starts), key=lambda run: run.value)
-            yield run
+    _kind = CLUSTERS
 
     def _start(self, problem: Problem, path: PenaltyPath | None, seed: Any) -> tuple[NDArray | None, NDArray | None]:
         """Means and row order to start from."""
@@ -313,7 +293,7 @@ class DPMeans(ClusterEstimator):
         cap, K = self._cap(), None
         if cap is not None and penalty == 0:
             K = min(cap, len(problem.X))
-        return ClusterLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), cluster_moves
+        return ClusterLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), CLUSTERS.moves
 
     def _init_groups(self, sample: Problem) -> NDArray:
         return nearest(sample.X, as_float64(sample.init), sample.workers)

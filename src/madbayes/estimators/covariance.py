@@ -1,6 +1,6 @@
 """The estimator whose clusters have covariances."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from madbayes.engine import covariance as engine
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath
+from madbayes.engine.path_search import CLUSTERS, Effort, solve_path
 from madbayes.estimators import validation
+from madbayes.estimators.base import PATH_LENGTH, PATH_ROWS
 from madbayes.estimators.clusters import ClusterEstimator
 from madbayes.estimators.problem import Found, Problem, as_float64, each
 from madbayes.model import FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
@@ -118,12 +120,26 @@ converged_, runs_, search_info_, path_
         varies = scatter > 1e-24 * total * np.square(np.maximum(X.max(axis=0), -X.min(axis=0)), dtype=np.float64)
         return FullCovarianceGaussian(np.diag(np.where(varies, scatter, 1.0)), c)
 
-    def _solutions(self, problem: Problem, likelihood: Any, cap: int) -> Iterator[Any]:
-        """From K-means in the metric of a cluster that has no scatter yet."""
+    def _path(self, problem: Problem, likelihood: Any) -> PenaltyPath:
+        """From K-means in the metric of a cluster that has no scatter yet, on a sample of the rows."""
+        sample = problem.sample(PATH_ROWS)
         factor = np.linalg.cholesky(likelihood.initial_covariance(0))
-        whitened = problem._replace(X=as_float64(np.linalg.solve(factor, problem.X.T).T))
-        for run in super()._solutions(whitened, likelihood, cap):
-            yield self._descend(problem, likelihood, 0.0, run.A @ factor.T, run.K, None, problem.workers)
+        whitened = as_float64(np.linalg.solve(factor, sample.X.T).T)
+        partitions = solve_path(
+            CLUSTERS.landscape(whitened, 0.0, sample.sample_weight),
+            CLUSTERS.moves,
+            min(PATH_LENGTH, len(sample.X), self._cap() or PATH_LENGTH),
+            patience=Effort().patience,
+            n_fresh=Effort().n_fresh,
+            rng=np.random.default_rng(problem.seeds(1)[0]),
+            workers=problem.workers,
+        )
+        solutions = [
+            self._descend(sample, likelihood, 0.0, found.A @ factor.T, found.K, None, problem.workers)
+            for found in partitions
+        ]
+        losses = np.array([solution.value for solution in solutions])
+        return PenaltyPath(np.arange(1, len(solutions) + 1), losses, solutions)
 
     def _descend(
         self,

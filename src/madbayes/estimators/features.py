@@ -19,12 +19,13 @@ from madbayes.engine.allocation import (
 )
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.codes import best_codes
-from madbayes.engine.feature_search import FeatureLandscape, feature_moves
+from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
+from madbayes.engine.path_search import FEATURES
 from madbayes.engine.search import Landscape, Move
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
-from madbayes.estimators.base import PATH_LENGTH, PATH_RESTARTS, PATH_ROWS, GroupEstimator
+from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.problem import Budget, Found, Problem, State, as_float64
 from madbayes.estimators.searching import AUTO_RESTARTS
 from madbayes.model import IBP, BetaBernoulli, Gaussian, Likelihood, Objective, Prior
@@ -74,19 +75,7 @@ class FeatureEstimator(GroupEstimator):
     def _batch(self, problem: Problem) -> int:
         return CHUNK * problem.workers.n_threads if len(row_blocks(*problem.X.shape)) == 1 else 1
 
-    def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
-        """K-features for K = 0, 1, 2, ... on a sample of the rows."""
-        sample = problem.sample(PATH_ROWS)
-        path = k_features_path(
-            lambda K, seeds: self._run_k_features(sample, K, seeds),
-            n_init=PATH_RESTARTS,
-            max_components=min(PATH_LENGTH, self._cap() or PATH_LENGTH),
-            seed=sample.seeds(1)[0],
-            negligible=sample.weights.sum() * rounding_error(sample.X),
-        )
-        solutions = {solution.K: solution for solution in path}
-        losses = np.array([solution.value for solution in solutions.values()])
-        return PenaltyPath(np.arange(len(solutions)), losses, list(solutions.values()))
+    _kind = FEATURES
 
     def _run_k_features(self, problem: Problem, K: int, seeds: Sequence[Any]) -> list[Result]:
         options: dict[str, Any] = {"sample_weight": problem.sample_weight, "workers": problem.workers}
@@ -134,7 +123,7 @@ class FeatureEstimator(GroupEstimator):
         cap, K = self._cap(), None
         if cap is not None and penalty == 0:
             K = min(cap, len(problem.X))
-        return FeatureLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), feature_moves
+        return FeatureLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), FEATURES.moves
 
     def _init_groups(self, sample: Problem) -> NDArray:
         return sample.init[0][sample.rows]

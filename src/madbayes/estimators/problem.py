@@ -57,12 +57,18 @@ class Problem(NamedTuple):
         twice as much.
         """
         _, rows, inverse = np.unique(self.X, axis=0, return_index=True, return_inverse=True)
-        weights: Weights = np.bincount(inverse.ravel(), self.weights)
-        if self.sample_weight is None and len(rows) == len(self.X):
-            weights = None
-        elif weights is not None and (weights == 1).all():
-            weights = None
-        return self._replace(X=self.X[rows], sample_weight=weights, rows=rows if self.rows is None else self.rows[rows])
+        weights = np.bincount(inverse.ravel(), self.weights).astype(np.float64)
+        alone = (weights == 1).all()
+        return self._replace(
+            X=self.X[rows],
+            sample_weight=None if alone else weights,
+            rows=rows if self.rows is None else self.rows[rows],
+        )
+
+
+def tiny_group(problem: Problem) -> float:
+    """What a group must weigh to count when their number is chosen: three rows, or one in a hundred."""
+    return max(3.0, 0.01 * len(problem.X)) * problem.weights.sum() / len(problem.X)
 
 
 class Budget:

@@ -1,0 +1,113 @@
+"""Which penalties each number of groups is best for."""
+
+import warnings
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from madbayes.engine.blocks import Workers
+from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning, warn_of_weak_evidence
+from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, find_path
+from madbayes.estimators import validation
+from madbayes.estimators.base import PATH_LENGTH
+from madbayes.estimators.problem import Problem, tiny_group
+
+KINDS = {"clusters": CLUSTERS, "features": FEATURES}
+# A column with more than this share of the variance decides the groups alone.
+DOMINANT = 0.9
+
+
+def penalty_path(
+    X: ArrayLike,
+    kind: str = "features",
+    *,
+    max_components: int | None = None,
+    min_rows: float | None = None,
+    max_rows: int = 1000,
+    n_null: int = 5,
+    sample_weight: ArrayLike | None = None,
+    random_state: int | np.random.RandomState | None = None,
+    n_jobs: int | None = None,
+) -> PenaltyPath:
+    """Best solutions for every number of groups, and the penalties at which each is best.
+
+    The number whose interval of penalties is widest on a logarithmic scale is the natural one, if its interval is
+    wider than those of tables without groups: clouds with the same covariance and columns as skewed and heavy-tailed.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_columns)
+        Finite numbers.
+    kind : {"features", "clusters"}
+        Any number of groups per row, or one.
+    max_components : int, optional
+        The largest number of groups to choose; by default numbers up to 16 are looked at.
+    min_rows : float, optional
+        Groups with fewer rows are set aside before the number is chosen; by default one row in a hundred, at least 3.
+    max_rows : int, default=1000
+        A table of more rows is represented by a sample of this many, losses being those of all rows.
+    n_null : int, default=5
+        Tables without groups to compare with; 0 for none.
+    sample_weight : array-like of shape (n_rows,), optional
+        Weights multiply squared errors, never the penalty.
+    random_state : int, RandomState instance, optional
+        Same seed, same answer, whatever ``n_jobs``.
+    n_jobs : int, optional
+        Threads: None is 1, -1 all cores.
+
+    Returns
+    -------
+    PenaltyPath
+        ``str`` of it gives the answer in words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import penalty_path
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.repeat([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]], 20, axis=0) + rng.normal(size=(60, 2))
+    >>> path = penalty_path(X, "clusters", max_components=6, random_state=0)
+    >>> path.best
+    3
+    >>> lo, hi = path.intervals[3]
+    >>> lo < path.suggest() < hi
+    True
+    """
+    validation.check_choice("kind", kind, tuple(KINDS))
+    validation.check_count("max_components", max_components, other=None)
+    validation.check_positive("min_rows", min_rows, optional=True)
+    validation.check_count("max_rows", max_rows, minimum=2)
+    validation.check_count("n_null", n_null, minimum=0)
+    validation.check_jobs(n_jobs)
+    table = validation.check_table(BaseEstimator(), X, reset=True)
+    weights = validation.check_weights(sample_weight, len(table))
+    counted = np.ones(len(table), dtype=bool) if weights is None else weights > 0
+    random = validation.check_random(random_state)
+    with Workers(n_jobs) as workers:
+        whole = Problem(table[counted], None if weights is None else weights[counted], counted, random, workers)
+        warn_of_scales(whole)
+        sample = whole.sample(max_rows).canonical()
+        least = tiny_group(sample) if min_rows is None else min_rows * sample.weights.sum() / whole.weights.sum()
+        path = find_path(
+            KINDS[kind],
+            sample.X,
+            sample.sample_weight,
+            cap=max_components,
+            limit=PATH_LENGTH if max_components is None else max_components + 1,
+            min_rows=least,
+            effort=Effort(n_null=n_null),
+            rng=np.random.default_rng(whole.seeds(1)[0]),
+            workers=workers,
+        )
+    warn_of_weak_evidence(path)
+    return path
+
+
+def warn_of_scales(problem: Problem) -> None:
+    """Say so when one column has nearly all of the variance."""
+    variances: NDArray = problem.moments()[1]
+    share = variances.max() / variances.sum() if variances.sum() > 0 else 0.0
+    if len(variances) > 1 and share > DOMINANT:
+        words = f"column {int(variances.argmax())} has {share:.0%} of the variance of the table and decides the groups"
+        warnings.warn(f"{words} almost alone: are the columns on comparable scales?", WeakEvidenceWarning, stacklevel=3)
