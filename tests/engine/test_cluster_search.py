@@ -28,7 +28,7 @@ from madbayes.paper.clusters import k_means
 
 
 def mixture(N, D, K, sep, seed=1):
-    """Of shared/algorithms.md, section 10."""
+    """K Gaussian clusters, their centres ``sep`` standard deviations apart in each column or so."""
     g = np.random.default_rng(seed)
     mu = g.normal(size=(K, D)) * sep / np.sqrt(2)
     z = g.integers(K, size=N)
@@ -351,7 +351,7 @@ def test_a_tiny_instance_against_exhaustive_search():
     [((2000, 10, 20, 4), 400.0, 20, 27156), ((5000, 16, 40, 3), 600.0, 40, 102403)],
 )
 def test_mixtures_where_single_rows_never_open_a_cluster(shape, penalty, K, value):
-    """Section 4 of shared/algorithms.md; the starts alone come near, a few moves there."""
+    """To the values that an independent search by splits, merges and transfers reached, rounded up."""
     found = best_of(ClusterLandscape.of(mixture(*shape), penalty), options=Search(max_moves=100))
     assert found.K == K
     assert found.value <= value
