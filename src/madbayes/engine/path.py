@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -39,8 +39,8 @@ class PenaltyPath:
         Squared error of the solution for each of them.
     solutions : list
         The solutions themselves.
-    null_ratio : float, optional
-        The largest ratio that tables without groups have shown.
+    null_ratios : dict of int to float, optional
+        The largest ratio that tables without groups have shown for each number of groups.
     cap : int, optional
         No larger number is chosen, though larger ones were tried.
     n_outliers : int
@@ -60,7 +60,7 @@ class PenaltyPath:
     n_components: NDArray[np.int64]
     losses: NDArray[np.float64]
     solutions: list[Any]
-    null_ratio: float | None = None
+    null_ratios: dict[int, float] = field(default_factory=dict)
     cap: int | None = None
     n_outliers: int = 0
 
@@ -100,13 +100,23 @@ class PenaltyPath:
     def candidates(self) -> list[int]:
         """Numbers of groups whose interval is wider than any of groupless tables, the widest first."""
         ratios = self.ratios
-        plausible = [K for K, ratio in ratios.items() if ratio >= self.threshold]
+        plausible = [K for K, ratio in ratios.items() if ratio >= self.threshold(K)]
         return sorted(plausible, key=lambda K: -ratios[K])
 
+    def threshold(self, K: int) -> float:
+        """The ratio from which on K groups are plausible."""
+        return max(WEAK_RATIO, NULL_MARGIN * self._null_ratio(K))
+
+    def _null_ratio(self, K: int) -> float:
+        # A long cloud is easily cut in two, but not in any larger number: two is compared with two, others with others.
+        return max((ratio for other, ratio in self.null_ratios.items() if (other == 2) == (K == 2)), default=0.0)
+
     @property
-    def threshold(self) -> float:
-        """The ratio from which on a number of groups is plausible."""
-        return max(WEAK_RATIO, NULL_MARGIN * (self.null_ratio or 0.0))
+    def null_ratio(self) -> float | None:
+        """What ``ratio`` is to be compared with: the largest of tables without groups; None if there were none."""
+        if not self.null_ratios:
+            return None
+        return self._null_ratio(self.best) if self.candidates else max(self.null_ratios.values())
 
     @property
     def ratio(self) -> float | None:
@@ -123,10 +133,7 @@ class PenaltyPath:
     def __str__(self) -> str:
         """The answer in words."""
         if not self.candidates:
-            words = (
-                f"No groups found: no number of them is best over a range of penalties wider than {self.threshold:.2g}x"
-            )
-            return words + (", which groupless data reach as well." if self.null_ratio else ".")
+            return "No groups found: no number of them is best over a wider range of penalties than in groupless data."
         first, *others = self.candidates
         lo, hi = self.intervals[first]
         words = f"{first} groups: best for penalties from {lo:.4g} to {hi:.4g} ({self.ratios[first]:.3g}x"
@@ -166,7 +173,7 @@ def warn_of_weak_evidence(path: PenaltyPath, stacklevel: int = 2) -> None:
     """Say so in words where no number of groups is plausible, or hardly any."""
     if not path.ratios:
         return
-    if not path.candidates or path.ratios[path.best] < WEAK_FACTOR * path.threshold:
+    if not path.candidates or path.ratios[path.best] < WEAK_FACTOR * path.threshold(path.best):
         warnings.warn(f"weak evidence for groups. {path}", WeakEvidenceWarning, stacklevel=stacklevel + 1)
 
 

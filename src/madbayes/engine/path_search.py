@@ -169,8 +169,9 @@ def find_path(
         kept = ~tiny
         path = path_of(X[kept], weights[kept])
     nulls = [path_of(groupless(X[kept], weights[kept], rng), weights[kept]) for _ in range(effort.n_null)]
-    null_ratio = max((ratio for null in nulls for ratio in null.ratios.values()), default=None)
-    return replace(path, null_ratio=null_ratio, n_outliers=int((~kept).sum()))
+    seen = [(K, ratio) for null in nulls for K, ratio in null.ratios.items()]
+    null_ratios = {K: max(ratio for other, ratio in seen if other == K) for K, _ in sorted(seen)}
+    return replace(path, null_ratios=null_ratios, n_outliers=int((~kept).sum()))
 
 
 def _rows_of_tiny_groups(solution: Solution, weights: NDArray, min_rows: float) -> NDArray[np.bool_]:
