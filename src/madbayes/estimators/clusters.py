@@ -161,25 +161,28 @@ class DPMeans(ClusterEstimator):
     ----------
     penalty : float, str, default="auto"
         The price of one more cluster, in squared units of X (the paper's lambda squared). A share such as ``"2%"``
-        is taken of the squared error of a single cluster. ``"auto"`` runs K-means for K = 1, ..., 10 (on at most
-        500 rows), takes the K that is best over the widest range of penalties on a logarithmic scale, and the
-        middle of that range.
+        is taken of the squared error of a single cluster. ``"auto"`` solves the problem for K = 1, ..., 16 (on at
+        most 500 rows), takes the K that is best over the widest range of penalties on a logarithmic scale, and the
+        middle of that range; one cluster, and a warning, if that is no wider than in groupless tables. See
+        :func:`penalty_path`.
     max_clusters : int, optional
         Never more clusters than this. With ``penalty=0`` this is K-means.
     collapsed : bool, default=False
-        Use the collapsed algorithm, in which means follow every single move.
-    search : {"best", "paper"}, default="best"
-        Both run the paper's algorithm in this version.
+        With ``search="paper"``, use the collapsed algorithm, in which means follow every single move.
+    search : {"best", "paper"} or Search, default="best"
+        ``"paper"`` restarts the paper's algorithm. ``"best"`` is iterated local search: moves, each kept only if the
+        objective falls, in several lineages until the best value was reached four times independently, or forty
+        lineages have ended. A :class:`madbayes.engine.search.Search` sets these numbers and the moves.
     init : array of shape (K, n_columns) or fitted model, optional
         Means to start from, in place of the mean of all rows.
     n_init : int, default="auto"
-        Number of runs; the one with the lowest objective is kept. The first takes the rows in order, the others
-        permute them. ``"auto"`` is 10, or 1 with ``init``. With ``penalty="auto"`` one more run starts from the
-        solution found on the way.
+        Number of lineages at most, or of runs of the paper's algorithm, of which the first takes the rows in order
+        and the others permute them. ``"auto"`` is 40 lineages or 10 runs, or 1 with ``init``. With
+        ``penalty="auto"`` one more starts from the solution found on the way.
     max_iter : int, default=300
-        Passes over the rows in a run.
+        Passes over all rows of a run of the paper's algorithm.
     time_limit : float, optional
-        Seconds after which no further run is started; what ``penalty="auto"`` does before does not count.
+        Seconds after which the best so far is kept; what ``penalty="auto"`` does before does not count.
     random_state : int, RandomState instance, optional
         Same seed, same answer, whatever ``n_jobs``.
     n_jobs : int, optional
@@ -205,9 +208,12 @@ class DPMeans(ClusterEstimator):
     n_iter_ : int
     converged_ : bool
     runs_ : list of Run
-        Seed, number of clusters, objective, iterations and seconds of each run. Seed s stands for the row order
-        ``numpy.random.default_rng(s).permutation(n_rows)``, None for the order of the table.
+        Seed, number of clusters, objective, iterations (or moves) and seconds of each run (or lineage). With
+        ``search="paper"`` seed s stands for the row order ``numpy.random.default_rng(s).permutation(n_rows)``, None
+        for the order of the table.
     search_info_ : dict
+        What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
+        kept.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 

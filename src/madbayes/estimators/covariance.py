@@ -38,7 +38,9 @@ class CovarianceDPMeans(ClusterEstimator):
         smaller one lets clusters take their own shape more freely, and makes tiny clusters cheaper.
     covariances : array of shape (n_columns, n_columns) or (K, n_columns, n_columns), optional
         Known covariances: one for all clusters, or one for each of at most K clusters.
-    max_clusters, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
+    search : {"best", "paper"}, default="best"
+        Both restart the paper's algorithm in this version.
+    max_clusters, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
         As in :class:`DPMeans`.
 
     Attributes

@@ -257,24 +257,28 @@ class BPMeans(FeatureEstimator):
     ----------
     penalty : float, str, default="auto"
         The price of one more component, in squared units of X (the paper's lambda squared). A share such as
-        ``"2%"`` is taken of the squared error about the mean of all rows. ``"auto"`` runs K-features for
-        K = 0, ..., 10 (on at most 500 rows), takes the K that is best over the widest range of penalties on a
-        logarithmic scale, and the middle of that range.
+        ``"2%"`` is taken of the squared error about the mean of all rows. ``"auto"`` solves the problem
+        for K = 0, ..., 16 (on at most 500 rows), takes the K that is best over the widest range of penalties on a
+        logarithmic scale, and the middle of that range; one component, and a warning, if that is no wider than in
+        groupless tables. See :func:`penalty_path`.
     max_components : int, optional
         Never more components than this. With ``penalty=0`` this is K-features, see :class:`KFeatures`.
     collapsed : bool, default=False
-        Use the collapsed algorithm, in which components follow every single change of a bit.
-    search : {"best", "paper"}, default="best"
-        Both run the paper's algorithm in this version.
+        With ``search="paper"``, use the collapsed algorithm, in which components follow every single change of a bit.
+    search : {"best", "paper"} or Search, default="best"
+        ``"paper"`` restarts the paper's algorithm. ``"best"`` is iterated local search: moves, each kept only if the
+        objective falls, in several lineages until the best value was reached four times independently, or forty
+        lineages have ended. A :class:`madbayes.engine.search.Search` sets these numbers and the moves.
     init : (Z, A) or fitted model, optional
         Where the first run starts.
     n_init : int, default="auto"
-        Number of runs; the one with the lowest objective is kept. They differ by their ++ seeds. ``"auto"`` is 10,
-        or 1 with ``init``. With ``penalty="auto"`` one more run starts from the solution found on the way.
+        Number of lineages at most, or of runs of the paper's algorithm, which differ by their ++ seeds. ``"auto"``
+        is 40 lineages or 10 runs, or 1 with ``init``. With ``penalty="auto"`` one more starts from the solution
+        found on the way.
     max_iter : int, default=300
-        Passes over the rows in a run.
+        Passes over all rows of a run of the paper's algorithm.
     time_limit : float, optional
-        Seconds after which no further run is started; what ``penalty="auto"`` does before does not count.
+        Seconds after which the best so far is kept; what ``penalty="auto"`` does before does not count.
     random_state : int, RandomState instance, optional
         Same seed, same answer, whatever ``n_jobs``.
     n_jobs : int, optional
@@ -301,9 +305,12 @@ class BPMeans(FeatureEstimator):
     n_iter_ : int
     converged_ : bool
     runs_ : list of Run
-        Seed, number of components, objective, iterations and seconds of each run. A run is reproduced by
+        Seed, number of components, objective, iterations (or moves) and seconds of each run (or lineage). With
+        ``search="paper"`` a run is reproduced by
         ``paper.bp_means(X, penalty, *paper.seed_features(X, penalty=penalty, random_state=seed))``.
     search_info_ : dict
+        What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
+        kept.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 
@@ -436,7 +443,7 @@ class StepwiseKFeatures(FeatureEstimator):
     penalty, max_components, search, init, max_iter, time_limit, random_state, n_jobs, device, verbose
         As in :class:`BPMeans`; ``init`` is one more start for its number of components.
     n_init : int, default="auto"
-        Number of runs for each K; ``"auto"`` is 10.
+        As in :class:`BPMeans`; with ``search="paper"`` the number of runs for each K.
 
     Attributes
     ----------
