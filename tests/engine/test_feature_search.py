@@ -1,0 +1,504 @@
+"""The search of features: its codes, its descent, its moves and what they reach."""
+
+from functools import cache
+from itertools import count
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose, assert_array_equal
+
+from madbayes.engine import feature_search
+from madbayes.engine.blocks import Workers
+from madbayes.engine.feature_search import (
+    FeatureLandscape,
+    deletion_costs,
+    direction_columns,
+    explained,
+    feature_moves,
+    least_squares,
+    row_columns,
+)
+from madbayes.engine.kernels import search as kernel
+from madbayes.engine.search import Search, search
+from madbayes.model import bp_means_objective
+from madbayes.paper import allocations, exhaustive
+
+tables = st.tuples(st.integers(2, 9), st.integers(1, 4)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=st.integers(-6, 6).map(lambda i: i / 2))
+)
+penalties = st.sampled_from([0.0, 0.3, 1.0, 4.0, 20.0, 1e6])
+seeds = st.integers(0, 2**16)
+
+
+def linear_gaussian(N, D, K, sigma=0.5, p=0.5, seed=0):
+    """Rows that are sums of features, and noise; and which features each has."""
+    g = np.random.default_rng(seed)
+    Z = g.random((N, K)) < p
+    A = g.normal(size=(K, D))
+    return Z @ A + sigma * g.normal(size=(N, D)), Z.astype(np.uint8)
+
+
+def error_of(X, Z, weights=None):
+    """Squared error of least squares by a library's routine, which knows nothing of ours."""
+    roots = np.ones((len(X), 1)) if weights is None else np.sqrt(weights)[:, None]
+    A = np.linalg.lstsq(roots * Z, roots * X, rcond=None)[0]
+    return float(((roots * (X - Z @ A)) ** 2).sum())
+
+
+def all_codes(K):
+    return (np.arange(2**K)[:, None] >> np.arange(K)) & 1
+
+
+def code_errors(X, A):
+    """Squared error of each row for each of the 2^K codes."""
+    return ((X[:, None] - all_codes(len(A)) @ A) ** 2).sum(axis=2)
+
+
+def random_weights(rng, N):
+    """Unequal ones, or none."""
+    return None if rng.random() < 0.3 else 10.0 ** rng.uniform(-2, 2, size=N)
+
+
+def best_of(landscape, seed=0, options=None, workers=None):
+    numbers = (int(np.random.default_rng([seed, i]).integers(2**31)) for i in count())
+    lineages = search(landscape, feature_moves, options or Search(), numbers, workers or Workers(1))
+    assert lineages[0].best is not None
+    return lineages[0].best
+
+
+def assert_valid(X, solution, penalty, weights=None):
+    """Zeros and ones, independent features, least squares, and the value that the objective has there."""
+    Z, A = solution.groups, solution.A
+    scale = float((X**2).sum() if weights is None else weights @ (X**2).sum(axis=1))
+    assert Z.shape == (len(X), solution.K)
+    assert A.shape == (solution.K, X.shape[1])
+    assert np.isin(Z, (0, 1)).all()
+    assert np.linalg.matrix_rank(Z) == solution.K
+    value = bp_means_objective(penalty)(X, Z, A, weights)
+    assert solution.value == pytest.approx(value, rel=1e-9, abs=1e-9 * scale)
+    fitted = error_of(X, Z, weights) + penalty * solution.K
+    assert solution.value == pytest.approx(fitted, rel=1e-9, abs=1e-9 * scale)
+
+
+# Codes of rows
+
+
+@st.composite
+def features(draw):
+    """Up to 8 features of few columns: dependent ones, doubled ones and zeros among them, in any unit."""
+    rng = np.random.default_rng(draw(seeds))
+    K, D = draw(st.integers(1, 8)), draw(st.integers(1, 9))
+    A = rng.normal(size=(K, D)) if draw(st.booleans()) else rng.integers(-2, 3, size=(K, D)).astype(float)
+    for k in range(1, K):
+        what = draw(st.sampled_from(["own", "own", "doubled", "zero", "opposite"]))
+        A[k] *= what != "zero"
+        if what in ("doubled", "opposite"):
+            A[k] = A[k - 1] if what == "doubled" else -A[k - 1]
+    X = rng.integers(2, size=(12, K)) @ A + draw(st.sampled_from([0.0, 0.3, 3.0])) * rng.normal(size=(12, D))
+    return X, A, rng.integers(2, size=(12, K)).astype(np.uint8)
+
+
+@given(features(), st.sampled_from([1e-100, 1e-50, 1.0, 1e50, 1e100]))
+def test_codes_of_rows_are_the_best_of_all(problem, unit):
+    """Branch and bound that never gives up, against all 2^K codes."""
+    X, A, Z = problem[0] * unit, problem[1] * unit, problem[2].copy()
+    kernel.search_rows(X @ A.T, A @ A.T, (X**2).sum(axis=1), Z, len(A), 1e-12, 10**6)
+    X, A = problem[:2]
+    errors = ((X - Z @ A) ** 2).sum(axis=1)
+    slack = 1e-10 * ((X**2).sum(axis=1) + (A**2).sum() * len(A))
+    assert (errors <= code_errors(X, A).min(axis=1) + slack).all()
+
+
+@given(features())
+def test_flips_alone_leave_no_pair_of_bits_to_flip(problem):
+    X, A, Z = problem
+    Z = Z.copy()
+    kernel.search_rows(X @ A.T, A @ A.T, (X**2).sum(axis=1), Z, len(A), 1e-12, 0)
+    errors = code_errors(X, A)
+    own = ((X - Z @ A) ** 2).sum(axis=1)
+    near = np.abs(Z[:, None].astype(int) - all_codes(len(A))).sum(axis=2) <= 2
+    slack = 1e-10 * ((X**2).sum(axis=1) + (A**2).sum() * len(A))
+    assert (own <= np.where(near, errors, np.inf).min(axis=1) + slack).all()
+
+
+def test_codes_that_are_best_already_stay():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(6, 8))
+    Z = rng.integers(2, size=(50, 6)).astype(np.uint8)
+    X, kept = Z @ A, Z.copy()
+    for node_limit in (0, 100):
+        assert kernel.search_rows(X @ A.T, A @ A.T, (X**2).sum(axis=1), Z, 6, 1e-12, node_limit) == 0
+        assert_array_equal(Z, kept)
+
+
+@given(features())
+def test_the_triangle_of_branch_and_bound_is_a_factor(problem):
+    A = problem[1]
+    K, G = len(A), A @ A.T
+    order, R = np.empty(K, dtype=np.int64), np.zeros((K, K))
+    ridge = kernel.factor(G, K, order, R, np.empty((K, K)))
+    assert ridge > 0
+    assert_array_equal(np.sort(order), np.arange(K))
+    assert_array_equal(R, np.triu(R))
+    assert_allclose(R.T @ R, G[np.ix_(order, order)] + ridge * np.eye(K), rtol=1e-9, atol=1e-9 * np.trace(G))
+
+
+# Polish
+
+
+@st.composite
+def rough_solutions(draw):
+    """A table, weights, and any codes for up to 8 features: empty, doubled and dependent ones among them."""
+    rng = np.random.default_rng(draw(seeds))
+    N, D, K = draw(st.integers(2, 14)), draw(st.integers(1, 9)), draw(st.integers(0, 8))
+    Z = rng.integers(2, size=(N, K)).astype(np.uint8)
+    for k in range(1, K):
+        what = draw(st.sampled_from(["own", "own", "own", "doubled", "empty"]))
+        Z[:, k] = {"own": Z[:, k], "doubled": Z[:, k - 1], "empty": 0 * Z[:, k]}[what]
+    X = Z @ rng.normal(size=(K, D)) + draw(st.sampled_from([0.0, 0.5, 2.0])) * rng.normal(size=(N, D))
+    return X, random_weights(rng, N), Z
+
+
+@given(rough_solutions(), penalties)
+def test_polish_is_valid_and_never_worse(problem, penalty):
+    X, weights, Z = problem
+    kept = Z.copy()
+    landscape = FeatureLandscape.of(X, penalty, weights)
+    found = landscape.polish(Z)
+    assert_array_equal(Z, kept)
+    assert_valid(X, found, penalty, weights)
+    before = error_of(X, Z, weights) + penalty * Z.shape[1]
+    assert found.value <= before * (1 + 1e-9) + 1e-12 * landscape.table.total
+
+
+@given(rough_solutions(), penalties)
+def test_polish_ends_at_the_best_of_all_codes(problem, penalty):
+    X, weights, Z = problem
+    with pytest.MonkeyPatch.context() as patch:  # branch and bound that never gives up
+        patch.setattr(feature_search, "NODE_LIMIT", 10**6)
+        found = FeatureLandscape.of(X, penalty, weights).polish(Z)
+    errors = ((X - found.groups @ found.A) ** 2).sum(axis=1)
+    slack = 1e-9 * ((X**2).sum(axis=1) + found.K * (found.A**2).sum())
+    assert (errors <= code_errors(X, found.A).min(axis=1) + slack).all()
+
+
+@given(rough_solutions())
+def test_the_node_limit_is_no_limit_for_five_features(problem):
+    """Of five bits there are 62 nodes."""
+    X, weights, Z = problem
+    assert feature_search.NODE_LIMIT >= 62
+    found = FeatureLandscape.of(X, 0.0, weights).polish(Z[:, :5])
+    errors = ((X - found.groups @ found.A) ** 2).sum(axis=1)
+    slack = 1e-9 * ((X**2).sum(axis=1) + found.K * (found.A**2).sum())
+    assert (errors <= code_errors(X, found.A).min(axis=1) + slack).all()
+
+
+@given(rough_solutions(), penalties)
+def test_polish_leaves_no_feature_that_costs_more_than_it_explains(problem, penalty):
+    X, weights, Z = problem
+    found = FeatureLandscape.of(X, penalty, weights).polish(Z)
+    slack = 1e-9 * (X**2 if weights is None else weights[:, None] * X**2).sum()
+    for k in range(found.K):
+        fewer = np.delete(found.groups, k, axis=1)
+        assert error_of(X, fewer, weights) + penalty * (found.K - 1) >= found.value - slack - 1e-9 * found.value
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-30, 1e30, 1e100])
+def test_polish_follows_the_units(unit):
+    X, _ = linear_gaussian(40, 5, 6)
+    Z = np.random.default_rng(1).integers(2, size=(40, 6)).astype(np.uint8)
+    found = FeatureLandscape.of(X, 3.0).polish(Z)
+    scaled = FeatureLandscape.of(X * unit, 3.0 * unit**2).polish(Z)
+    assert_array_equal(scaled.groups, found.groups)
+    assert_allclose(scaled.A / unit, found.A, rtol=1e-9)
+    assert scaled.value / unit**2 == pytest.approx(found.value, rel=1e-9)
+
+
+@given(rough_solutions(), st.integers(1, 6))
+def test_polish_brings_about_the_number_that_is_given(problem, K):
+    X, weights, Z = problem
+    landscape = FeatureLandscape.of(X, 0.0, weights, K=K)
+    found = landscape.polish(Z[:, :K])
+    if np.isfinite(found.value):
+        assert_valid(X, found, 0.0, weights)
+        assert min(K, len(X)) == found.K or landscape.is_exact(found)
+    assert K >= found.K
+
+
+@given(tables, penalties, seeds)
+def test_the_stronger_polish_is_never_worse(X, penalty, seed):
+    rng = np.random.default_rng(seed)
+    weights = random_weights(rng, len(X))
+    for limit in ({}, {"K": 2}):
+        landscape = FeatureLandscape.of(X, penalty, weights, **limit)
+        solution = landscape.start(rng)
+        harder = landscape.polish_hard(solution)
+        assert_valid(X, harder, penalty, weights)
+        assert harder.value <= solution.value * (1 + 1e-9) + 1e-9
+
+
+def test_weights_are_repeated_rows():
+    rng = np.random.default_rng(0)
+    X, Z = linear_gaussian(30, 4, 5, sigma=1.0)
+    times = rng.integers(1, 5, size=30)
+    once = FeatureLandscape.of(X, 2.0, times.astype(float)).polish(Z)
+    repeated = FeatureLandscape.of(np.repeat(X, times, axis=0), 2.0).polish(np.repeat(Z, times, axis=0))
+    assert_array_equal(np.repeat(once.groups, times, axis=0), repeated.groups)
+    assert once.value == pytest.approx(repeated.value, rel=1e-9)
+
+
+# What features cost and explain
+
+
+@given(rough_solutions())
+def test_deletion_costs_are_what_the_squared_error_grows_by(problem):
+    X, weights, Z = problem
+    landscape = FeatureLandscape.of(X, 0.0, weights)
+    solution = landscape.polish(Z)
+    before = error_of(X, solution.groups, weights)
+    grown = [error_of(X, np.delete(solution.groups, k, axis=1), weights) - before for k in range(solution.K)]
+    assert_allclose(deletion_costs(landscape, solution), grown, rtol=1e-7, atol=1e-9 * landscape.table.total)
+
+
+@given(tables, seeds)
+def test_what_a_first_feature_explains(X, seed):
+    rng = np.random.default_rng(seed)
+    weights, columns = random_weights(rng, len(X)), rng.integers(2, size=(len(X), 4)).astype(np.uint8)
+    landscape = FeatureLandscape.of(X, 0.0, weights)
+    total = error_of(X, np.zeros((len(X), 0)), weights)
+    assert landscape.simplest().value == pytest.approx(total)
+    fallen = [total - error_of(X, column[:, None], weights) for column in columns.T]
+    assert_allclose(explained(landscape, X, columns), fallen, rtol=1e-9, atol=1e-9 * max(total, 1e-30))
+
+
+@given(tables, seeds)
+def test_directions_are_cut_where_that_explains_most(X, seed):
+    """No other place to cut the same order explains more; checked for one column, which has one order."""
+    rng = np.random.default_rng(seed)
+    x, weights = X[:, :1], random_weights(rng, len(X))
+    landscape = FeatureLandscape.of(x, 0.0, weights)
+    columns = direction_columns(landscape, x, rng)
+    order = x[:, 0].argsort(kind="stable")
+    ends = [np.isin(np.arange(len(x)), rows[: n + 1]) for rows in (order, order[::-1]) for n in range(len(x))]
+    most = explained(landscape, x, np.array(ends, dtype=np.uint8).T).max()
+    assert explained(landscape, x, columns).max() == pytest.approx(most, rel=1e-9, abs=1e-12)
+
+
+@given(tables, seeds)
+def test_rows_have_a_feature_made_of_a_row_if_it_brings_them_nearer(X, seed):
+    rng = np.random.default_rng(seed)
+    columns = row_columns(FeatureLandscape.of(X, 0.0), X, rng)
+    distances = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    expected = (distances < (X**2).sum(axis=1)[:, None]).astype(np.uint8)
+    for column in columns.T:
+        assert any((column == other).all() for other in expected.T)
+
+
+@given(tables, seeds)
+def test_least_squares(X, seed):
+    rng = np.random.default_rng(seed)
+    weights, Z = random_weights(rng, len(X)), rng.integers(2, size=(len(X), 3)).astype(np.uint8)
+    landscape = FeatureLandscape.of(X, 0.0, weights)
+    R = X - Z @ least_squares(landscape, Z)
+    error = (landscape.weights[:, None] * R**2).sum()
+    assert error == pytest.approx(error_of(X, Z, weights), rel=1e-8, abs=1e-9 * landscape.table.total)
+
+
+# Moves
+
+
+@pytest.mark.parametrize("limit", [{}, {"K": 3}, {"cap": 2}])
+@given(tables, penalties, seeds)
+def test_moves_propose_codes_that_can_be_polished(limit, X, penalty, seed):
+    rng = np.random.default_rng(seed)
+    weights = random_weights(rng, len(X))
+    penalty = 0.0 if "K" in limit else penalty
+    landscape = FeatureLandscape.of(X, penalty, weights, **limit)
+    solution = landscape.start(rng)
+    assert_valid(X, solution, penalty, weights)
+    kept = solution.groups.copy()
+    for move in feature_moves.values():
+        for _ in range(2):
+            Z = move(landscape, solution, rng)
+            assert_array_equal(solution.groups, kept)
+            if Z is None:
+                continue
+            assert Z.shape[0] == len(X)
+            assert np.isin(Z, (0, 1)).all()
+            found = landscape.polish(Z)
+            assert landscape.most >= found.K
+            if np.isfinite(found.value):
+                assert_valid(X, found, penalty, weights)
+                assert "K" not in limit or landscape.most == found.K or landscape.is_exact(found)
+
+
+@given(tables, seeds)
+def test_starts_have_the_number_that_is_given(X, seed):
+    for K in (1, 2, 4):
+        landscape = FeatureLandscape.of(X, 0.0, K=K)
+        start = landscape.start(np.random.default_rng(seed))
+        if np.isfinite(start.value):
+            assert min(K, len(X)) == start.K or landscape.is_exact(start)
+
+
+@pytest.mark.parametrize("name", feature_moves)
+def test_each_move_improves_something(name):
+    """From nothing, from too few features, and from two features in one."""
+    X, Z = linear_gaussian(60, 12, 4, sigma=0.1)
+    landscape, rng = FeatureLandscape.of(X, 3.0), np.random.default_rng(0)
+    fused = np.column_stack([Z[:, 0] | Z[:, 1], Z[:, 0] & Z[:, 1], Z[:, 2:]])
+    starts = [landscape._descend(start) for start in (Z[:, :0], Z[:, :3], fused, 1 - Z)]
+    starts += [landscape.start(np.random.default_rng(i)) for i in range(4)]
+    lower = 0
+    for start in starts:
+        proposals = [feature_moves[name](landscape, start, rng) for _ in range(20)]
+        lower += sum(landscape.polish(Z).value < start.value * (1 - 1e-6) for Z in proposals if Z is not None)
+    assert lower
+
+
+@given(tables, seeds)
+def test_neighbours_on_the_path_have_one_feature_more_or_less(X, seed):
+    rng = np.random.default_rng(seed)
+    landscape = FeatureLandscape.of(X, 0.0, K=2)
+    solution = landscape.start(rng)
+    for Z in landscape.grown(solution, rng):
+        assert Z.shape == (len(X), solution.K + 1)
+        assert_array_equal(Z[:, :-1], solution.groups)
+    if solution.K:
+        shrunk = landscape.shrunk(solution)
+        assert len(shrunk) == min(3, solution.K)
+        costs = [error_of(X, Z) for Z in shrunk]
+        all_costs = sorted(error_of(X, np.delete(solution.groups, k, axis=1)) for k in range(solution.K))
+        assert_allclose(costs, all_costs[:3], rtol=1e-7, atol=1e-9 * landscape.table.total)
+
+
+# What is reached
+
+
+@cache
+def all_allocations(N, K):
+    return [np.array(list(some), dtype=float) for some in _by_number(N, K)]
+
+
+def _by_number(N, K):
+    everything = [[] for _ in range(K + 1)]
+    for Z in allocations(N, K):
+        everything[Z.shape[1]].append(Z)
+    return everything
+
+
+def least_errors(X, weights, most):
+    """The smallest squared error with each number of features up to ``most``, over every allocation."""
+    roots = np.sqrt(weights)[:, None]
+    errors = []
+    for Z in all_allocations(len(X), most):
+        U, s, _ = np.linalg.svd(roots * Z, full_matrices=False)
+        inside = U * (s > 1e-9 * s.max(axis=1, keepdims=True, initial=0.0))[:, None, :]
+        errors.append((roots * X**2 * roots).sum() - ((inside.transpose(0, 2, 1) @ (roots * X)) ** 2).sum(axis=(1, 2)))
+    return np.array([some.min() for some in errors])
+
+
+def test_the_enumeration_agrees_with_exhaustive_search():
+    rng = np.random.default_rng(5)
+    X, weights = rng.normal(size=(4, 2)), rng.uniform(0.5, 2, size=4)
+    values = least_errors(X, weights, 4) + 0.7 * np.arange(5)
+    found = exhaustive(X, bp_means_objective(0.7), sample_weight=weights)
+    assert values.min() == pytest.approx(found.value)
+    assert best_of(FeatureLandscape.of(X, 0.7, weights)).value == pytest.approx(found.value)
+
+
+def tiny_instance(seed, N):
+    """Sums of few features, noise or whole numbers; weights in every third."""
+    rng = np.random.default_rng(seed)
+    X = [
+        lambda: rng.normal(size=(N, 2)),
+        lambda: rng.integers(-3, 4, size=(N, 2)).astype(float),
+        lambda: rng.integers(2, size=(N, 2)) @ rng.normal(size=(2, 3)) + 0.2 * rng.normal(size=(N, 3)),
+    ][seed % 3]()
+    weights = rng.exponential(size=N) + 0.05 if seed % 4 == 0 else np.ones(N)
+    share = np.exp(rng.uniform(np.log(0.01), np.log(0.5)))
+    return X, weights, share * float(weights @ (X**2).sum(axis=1))
+
+
+@pytest.mark.parametrize("instance", range(36))
+def test_tiny_instances_end_at_the_optimum(instance):
+    """Against every allocation of four rows; penalties from small to large, and numbers that are given."""
+    X, weights, penalty = tiny_instance(instance, 4)
+    errors, total = least_errors(X, weights, 4), float(weights @ (X**2).sum(axis=1))
+    values = errors + penalty * np.arange(5)
+    landscape = FeatureLandscape.of(X, penalty, weights)
+    assert best_of(landscape, instance).value == pytest.approx(values.min(), rel=1e-9, abs=1e-12 * total)
+    K = 1 + instance % 3
+    given_K = FeatureLandscape.of(X, 0.0, weights, K=K)
+    assert best_of(given_K, instance).value == pytest.approx(errors[: K + 1].min(), rel=1e-9, abs=1e-12 * total)
+    capped = FeatureLandscape.of(X, penalty, weights, cap=K)
+    assert best_of(capped, instance).value == pytest.approx(values[: K + 1].min(), rel=1e-9, abs=1e-12 * total)
+
+
+@pytest.mark.parametrize("instance", range(36, 60))
+def test_five_rows_end_at_the_optimum(instance):
+    """As above with up to three features, of which there are 4991 allocations."""
+    X, weights, penalty = tiny_instance(instance, 5)
+    errors, total = least_errors(X, weights, 3), float(weights @ (X**2).sum(axis=1))
+    K = 2 + instance % 2
+    given_K = FeatureLandscape.of(X, 0.0, weights, K=K)
+    assert best_of(given_K, instance).value == pytest.approx(errors[: K + 1].min(), rel=1e-9, abs=1e-12 * total)
+    capped, values = FeatureLandscape.of(X, penalty, weights, cap=3), errors + penalty * np.arange(4)
+    assert best_of(capped, instance).value == pytest.approx(values.min(), rel=1e-9, abs=1e-12 * total)
+
+
+@pytest.mark.parametrize("K", [6, 8])
+def test_no_worse_than_the_planted_features(K):
+    """Polished from the truth, which a search does not know; the number of features given, and not."""
+    X, Z = linear_gaussian(200, 50, K)
+    options = Search(max_lineages=6, agreement=2)
+    for landscape in (FeatureLandscape.of(X, 0.0, K=K), FeatureLandscape.of(X, 400.0)):
+        planted = landscape.polish(Z)
+        assert planted.K == K
+        found = best_of(landscape, options=options)
+        assert found.K == K
+        assert found.value <= planted.value * (1 + 1e-9)
+        assert_valid(X, found, landscape.penalty)
+
+
+@pytest.mark.parametrize("limit", [{}, {"K": 4}])
+def test_the_same_bits_for_any_number_of_threads(limit):
+    X, _ = linear_gaussian(80, 10, 4, sigma=1.0)
+    answers = []
+    for n_jobs in (1, 2):
+        with Workers(n_jobs) as workers:
+            landscape = FeatureLandscape.of(X, 0.0 if limit else 20.0, **limit)
+            answers.append(best_of(landscape, options=Search(max_moves=300), workers=workers))
+    assert answers[0].value == answers[1].value
+    assert answers[0].groups.tobytes() == answers[1].groups.tobytes()
+    assert answers[0].A.tobytes() == answers[1].A.tobytes()
+
+
+def test_tables_that_leave_nothing_to_explain():
+    for X, K in ((np.zeros((5, 3)), 0), (np.ones((5, 3)), 1), (np.repeat([[1.0, 0.0], [0.0, 1.0]], 3, axis=0), 2)):
+        for given_K in (max(K, 1), 4):
+            found = best_of(FeatureLandscape.of(X, 0.0, K=given_K), options=Search(max_lineages=3))
+            assert found.K == K
+            assert found.value == pytest.approx(0.0, abs=1e-20)
+        assert best_of(FeatureLandscape.of(X, 1e-6)).K == K
+
+
+def test_a_huge_price_leaves_no_feature():
+    X, Z = linear_gaussian(30, 4, 3)
+    landscape = FeatureLandscape.of(X, 1e12)
+    assert landscape.polish(Z).K == 0
+    found = best_of(landscape)
+    assert found.K == 0
+    assert found.value == pytest.approx((X**2).sum())
+
+
+def test_a_single_row():
+    X = np.array([[3.0, 4.0]])
+    assert best_of(FeatureLandscape.of(X, 1.0)).K == 1
+    assert best_of(FeatureLandscape.of(X, 26.0)).K == 0
+    found = best_of(FeatureLandscape.of(X, 0.0, K=3))
+    assert found.K == 1
+    assert_allclose(found.A, X)
