@@ -1,0 +1,283 @@
+"""The loop of the search, on a landscape simple enough to know everything about."""
+
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from madbayes.engine.blocks import Workers
+from madbayes.engine.feature_search import FeatureLandscape, feature_moves
+from madbayes.engine.search import ABREAST, EASY, STRIDE, Lineage, Search, Solution, report, search
+from madbayes.estimators.problem import Budget
+
+
+def at(position, value):
+    return Solution(np.array([position]), np.zeros((1, 1)), float(value))
+
+
+@dataclass
+class Hills:
+    """Whole numbers on a line, each with a height; a polish walks downhill to the nearest bottom."""
+
+    heights: list
+    starts: list
+    harder: dict = field(default_factory=dict)  # where the stronger polish leads
+    began: int = 0
+
+    def start(self, rng):
+        self.began += 1
+        return self.polish(np.array([self.starts[rng.integers(len(self.starts))]]))
+
+    def polish(self, groups):
+        here = int(np.clip(groups[0], 0, len(self.heights) - 1))
+        while True:
+            beside = [i for i in (here - 1, here + 1) if 0 <= i < len(self.heights)]
+            lower = min(beside, key=lambda i: self.heights[i])
+            if self.heights[lower] >= self.heights[here]:
+                return at(here, self.heights[here])
+            here = lower
+
+    def polish_hard(self, solution):
+        return self.polish(np.array([self.harder.get(int(solution.groups[0]), solution.groups[0])]))
+
+
+def jump(landscape, solution, rng):
+    return solution.groups + rng.integers(-3, 4)
+
+
+def stay(landscape, solution, rng):
+    return None
+
+
+MOVES = {"jump": jump, "stay": stay}
+HEIGHTS = [5, 3, 4, 2, 6, 1, 7, 0, 9, 8, 9, 9, 9, 9, 5, 9]
+
+
+def seeds_from(seed=0):
+    return (int(np.random.default_rng([seed, i]).integers(2**31)) for i in count())
+
+
+def run(landscape, moves=MOVES, seed=0, n_jobs=1, **options):
+    given, budget = options.pop("given", ()), options.pop("budget", None)
+    with Workers(n_jobs) as workers:
+        return search(landscape, moves, Search(**options), seeds_from(seed), workers, given=given, budget=budget)
+
+
+def known(lineages):
+    """All that is to be the same in two runs."""
+    return [
+        (run.seed, run.value, run.best.groups.tobytes(), run.trace, run.moves, run.ended, run.tried, run.kept)
+        for run in lineages
+    ]
+
+
+@given(st.integers(0, 2**16), st.integers(1, 4))
+def test_lineages_are_what_they_say(seed, agreement):
+    lineages = run(Hills(HEIGHTS, list(range(16))), seed=seed, agreement=agreement)
+    values = [lineage.value for lineage in lineages]
+    assert values == sorted(values)
+    for lineage in lineages:
+        assert lineage.value == HEIGHTS[lineage.best.groups[0]] == lineage.trace[-1]
+        assert all(after < before for before, after in zip(lineage.trace, lineage.trace[1:], strict=False))
+        assert lineage.moves == sum(lineage.tried[name] for name in MOVES)
+        assert len(lineage.trace) == 1 + sum(lineage.kept.values())
+        assert lineage.kept["stay"] == 0
+        assert all(lineage.kept[name] <= lineage.tried[name] for name in lineage.kept)
+        assert lineage.seconds > 0
+    assert len({lineage.seed for lineage in lineages}) == len(lineages)
+
+
+@given(st.integers(0, 2**16))
+def test_report_adds_the_lineages_up(seed):
+    lineages = run(Hills(HEIGHTS, list(range(16))), seed=seed, max_lineages=12)
+    told = report(lineages)
+    assert told["lineages"] == len(lineages)
+    assert told["moves"] == sum(lineage.moves for lineage in lineages)
+    assert told["agreeing"] == sum(lineage.ended and lineage.value == lineages[0].value for lineage in lineages)
+    for name in (*MOVES, "polish_hard"):
+        assert told["tried"].get(name, 0) == sum(lineage.tried[name] for lineage in lineages)
+        assert told["kept"].get(name, 0) == sum(lineage.kept[name] for lineage in lineages)
+
+
+@given(st.integers(0, 2**16))
+def test_the_same_lineages_for_any_number_of_threads(seed):
+    one, two = (known(run(Hills(HEIGHTS, list(range(16))), seed=seed, n_jobs=n_jobs)) for n_jobs in (1, 2))
+    assert one == two
+
+
+def test_the_same_lineages_of_features_for_any_number_of_threads():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    one, two = (
+        known(run(FeatureLandscape.of(X, 5.0), feature_moves, n_jobs=n_jobs, max_moves=200)) for n_jobs in (1, 2)
+    )
+    assert one == two
+
+
+@pytest.mark.parametrize("agreement", [1, 2, 3, 5, 8])
+def test_it_ends_when_lineages_agree(agreement):
+    lineages = run(Hills([3, 2, 1, 0], [0, 1, 2, 3]), agreement=agreement, max_lineages=None)
+    assert report(lineages)["agreeing"] >= agreement
+    assert len(lineages) < agreement + 2 * agreement + 2  # generations double: the last began because it was needed
+
+
+@pytest.mark.parametrize("max_lineages", [1, 2, 3, 7])
+def test_it_ends_with_the_last_lineage_allowed(max_lineages):
+    landscape = Hills(HEIGHTS, list(range(16)))
+    lineages = run(landscape, agreement=1000, max_lineages=max_lineages)
+    assert len(lineages) == landscape.began == max_lineages
+    assert all(lineage.ended for lineage in lineages)
+
+
+@pytest.mark.parametrize("max_moves", [1, 10, 50, 333])
+def test_it_ends_with_the_last_move_allowed(max_moves):
+    lineages = run(Hills(HEIGHTS, list(range(16))), agreement=1000, max_lineages=None, max_moves=max_moves)
+    moves = report(lineages)["moves"]
+    assert max_moves <= moves < max_moves + STRIDE * len(lineages)
+
+
+def test_a_lineage_ends_after_so_many_moves_without_success():
+    """One group: patience for it, and as many again."""
+    lineages = run(Hills([0, 1], [0]), {"stay": stay}, patience=7, max_lineages=3, agreement=1000)
+    assert [lineage.moves for lineage in lineages] == [14, 14, 14]
+    assert all(lineage.trace == [0.0] for lineage in lineages)
+
+
+def test_generations_double():
+    lineages = run(Hills([0, 1], [0]), agreement=ABREAST + 2 * ABREAST + 1, max_lineages=None)
+    assert len(lineages) == ABREAST * (1 + 2 + 4)
+
+
+def test_the_stronger_polish_comes_when_the_matter_is_not_easy():
+    landscape = Hills([1, 9, 9, 9, 9, 0], [0], harder={0: 5})
+    easy = run(landscape, {"stay": stay}, max_lineages=EASY, agreement=1000)
+    assert all(lineage.value == 1 for lineage in easy)
+    lineages = run(landscape, {"stay": stay}, max_lineages=2 * EASY, agreement=1000)
+    told = report(lineages)
+    assert lineages[0].value == 0
+    hard = [lineage for lineage in lineages if lineage.is_hard]
+    assert len(hard) <= EASY
+    assert all(lineage.trace == [1.0, 0.0] for lineage in hard)
+    assert told["kept"]["polish_hard"] == len(hard)
+    assert told["tried"]["polish_hard"] == len(hard)
+
+
+@given(st.integers(0, 2**16), st.lists(st.integers(0, 15), min_size=1, max_size=3))
+def test_given_solutions_are_never_made_worse(seed, positions):
+    given = [at(i, HEIGHTS[i]) for i in positions]
+    lineages = run(Hills(HEIGHTS, list(range(16))), seed=seed, given=given, max_lineages=len(given))
+    first = {int(lineage.seed): lineage for lineage in lineages}
+    for seed_of, solution in zip(seeds_from(seed), given, strict=False):
+        assert first[seed_of].trace[0] == solution.value
+        assert first[seed_of].value <= solution.value
+    assert lineages[0].value <= min(solution.value for solution in given)
+
+
+def test_lineages_from_given_solutions_come_first():
+    landscape = Hills(HEIGHTS, list(range(16)))
+    lineages = run(landscape, given=[at(7, 0)], max_lineages=1)
+    assert landscape.began == 0
+    assert [lineage.value for lineage in lineages] == [0.0]
+
+
+def test_gains_that_are_rounding_are_not_kept():
+    lineage = Lineage(0, at(0, 1.0))
+    assert not lineage._keep_if_lower("jump", at(1, 1.0 - 1e-13))
+    assert lineage._keep_if_lower("jump", at(1, 1.0 - 1e-11))
+
+
+@dataclass
+class Looks:
+    """A budget that is spent after some looks at the clock."""
+
+    looks: int
+    n_runs: int = 0
+    interrupted: bool = False
+
+    def is_spent(self):
+        self.looks -= 1
+        return self.interrupted or self.looks <= 0
+
+    def interrupt(self):
+        self.interrupted = True
+
+
+@pytest.mark.parametrize("looks", [1, 2, 5])
+def test_it_ends_when_the_budget_is_spent(looks):
+    budget = Looks(looks)
+    lineages = run(Hills(HEIGHTS, [0]), {"stay": stay}, budget=budget, patience=10**6, max_lineages=None)
+    assert budget.n_runs == len(lineages) == ABREAST
+    assert [lineage.moves for lineage in lineages] == [looks * STRIDE] * ABREAST
+
+
+def test_a_time_limit_still_gives_a_solution():
+    lineages = run(Hills(HEIGHTS, list(range(16))), budget=Budget(1e-9), agreement=10**6, max_lineages=None)
+    assert len(lineages) == ABREAST
+    assert np.isfinite(lineages[0].value)
+
+
+def interrupting(after):
+    """A move that the user interrupts at some time."""
+    calls = count()
+
+    def move(landscape, solution, rng):
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        return jump(landscape, solution, rng)
+
+    return {"jump": move}
+
+
+def test_without_a_budget_an_interrupt_is_raised():
+    with pytest.raises(KeyboardInterrupt):
+        run(Hills(HEIGHTS, list(range(16))), interrupting(40), agreement=1000)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_keeps_what_is_there(n_jobs):
+    landscape, budget = Hills(HEIGHTS, list(range(16))), Budget(None)
+    with pytest.warns(UserWarning, match="interrupted: keeping the best of"):
+        lineages = run(landscape, interrupting(40), budget=budget, n_jobs=n_jobs, agreement=1000)
+    assert 0 < len(lineages) <= landscape.began
+    for lineage in lineages:
+        assert lineage.value == HEIGHTS[lineage.best.groups[0]]
+    values = [lineage.value for lineage in lineages]
+    assert values == sorted(values)
+
+
+def test_an_interrupt_before_there_is_anything_is_raised():
+    class Slow(Hills):
+        def start(self, rng):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Slow(HEIGHTS, [0]), budget=Budget(None))
+
+
+def test_an_interrupt_keeps_a_given_solution():
+    """It is there before the first move is made."""
+    try:
+        with pytest.warns(UserWarning, match="interrupted"):
+            lineages = run(Hills(HEIGHTS, [0]), interrupting(0), budget=Budget(None), given=[at(3, 2)])
+    except KeyboardInterrupt:
+        pytest.fail("the given solution is lost")
+    assert_array_equal(lineages[0].best.groups, [3])
+
+
+def test_errors_in_moves_are_raised():
+    def broken(landscape, solution, rng):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(Hills(HEIGHTS, [0]), {"broken": broken}, budget=Budget(None))
+
+
+def test_a_move_of_ones_own():
+    """Only who steps right by two gets from the first bottom to the last."""
+    heights = [0 - i if i % 2 else 10 for i in range(9)]
+    lineages = run(Hills(heights, [1]), {"right": lambda landscape, solution, rng: solution.groups + 2}, agreement=1)
+    assert lineages[0].best.groups[0] == 7
+    assert lineages[0].trace == [-1.0, -3.0, -5.0, -7.0]
