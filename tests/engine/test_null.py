@@ -31,10 +31,8 @@ def test_means_and_variances_are_those_of_the_table(X, seed, weighted):
     rng = np.random.default_rng(seed)
     weights = rng.uniform(0.1, 3, size=len(X)) if weighted else None
     Y = groupless(X, weights, rng)
-    mean, variance = (
-        np.average(X, axis=0, weights=weights),
-        weighted_covariance(X, np.ones(len(X)) if weights is None else weights).diagonal(),
-    )
+    mean = np.average(X, axis=0, weights=weights)
+    variance = weighted_covariance(X, np.ones(len(X)) if weights is None else weights).diagonal()
     scale = np.abs(X).max(initial=1.0)
     assert Y.shape == X.shape
     assert np.isfinite(Y).all()
@@ -51,7 +49,7 @@ def test_correlations_are_those_of_a_normal_table():
     assert_allclose(np.cov(Y.T), np.cov(X.T), atol=0.11 * np.cov(X.T).max())
 
 
-def test_a_table_with_more_columns_than_rows_keeps_its_rank():
+def test_rows_in_a_plane_stay_near_it():
     """Rows are sums of the table's own, stretched by column: here hardly, for the columns are normal."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6))
@@ -113,7 +111,7 @@ def test_columns_of_few_values():
 def test_weights_count_as_rows():
     """Half of the rows weigh nothing to speak of: the rest has the mean and the covariance that are kept."""
     rng = np.random.default_rng(0)
-    X = np.vstack([correlated(rng, N // 2), rng.normal(size=(N // 2, 3)) + [50.0, -50.0, 50.0]])
+    X = np.vstack([correlated(rng, N // 2), rng.normal([50.0, -50.0, 50.0], size=(N // 2, 3))])
     weights = np.repeat([1.0, 1e-9], N // 2)
     Y = groupless(X, weights, rng)
     assert_allclose(Y.mean(axis=0), X[: N // 2].mean(axis=0), atol=1e-3)
