@@ -145,7 +145,9 @@ def branch_row(b, R, order, ridge, z, used, gain, square, node_limit, y, rest, p
 @compiled(inline="always")
 def search_rows(B, G, squares, Z, used, gain, node_limit):  # type: ignore[no-untyped-def]
     """Flips of one or two bits, then branch and bound if ``node_limit`` allows it; returns how many codes changed."""
-    K, changed = max(used, 1), 0
+    if used == 0:
+        return 0
+    K, changed = used, 0
     R, P, order = np.empty((K, K)), np.empty((K, K)), np.empty(K, np.int64)
     y, rest, partial, g = np.empty(K), np.empty(K), np.empty(K + 1), np.empty(K)
     code, nearer, tried = np.zeros(K, np.uint8), np.zeros(K, np.uint8), np.zeros(K, np.int64)
