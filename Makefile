@@ -28,13 +28,14 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint test-oldest bench equations clean
+.PHONY: help demo test lint test-oldest test-bounds bench equations clean
 
 help:
 	@echo "make demo         find the pips in noisy pictures of dice; tables on screen, a picture in demo/"
 	@echo "make test         ruff, mypy, and the tests with their coverage"
 	@echo "make lint         ruff and mypy only"
 	@echo "make test-oldest  the tests on the oldest supported dependencies (OLDEST_PYTHON=python3.11)"
+	@echo "make test-bounds  the engine's tests with every index into an array checked (slow)"
 	@echo "make bench        the engine and whole fits against named baselines, as tables (PDC_PYTHON=python3.11)"
 	@echo "make equations    write docs/equations.md from the docstrings"
 	@echo "make clean        remove environments, caches and what the demo wrote"
@@ -58,6 +59,10 @@ lint: $(VENV)/.installed-dev
 test-oldest: $(OLDEST_VENV)/.installed-oldest
 	@echo "Running the tests on the oldest supported dependencies"
 	@$(PYTEST) $(OLDEST_VENV)/bin/python -m pytest -q -n auto
+
+test-bounds: $(VENV)/.installed-dev
+	@echo "Running the tests of the engine with indices checked"
+	@$(PYTEST) NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/bounds-cache $(BIN)/python -m pytest -q -n auto tests/engine tests/estimators
 
 bench: $(VENV)/.installed-dev .venv-pdc/.installed .venv-hdbscan/.installed
 	@echo "Running benchmarks/engine.py (some minutes); an idle machine gives better figures"
