@@ -1,5 +1,7 @@
 """Tables without groups: what they keep of a table, and what they do not."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -138,3 +140,13 @@ def test_units_do_not_matter(unit):
     X = np.exp(correlated(np.random.default_rng(0), 60) / 5)
     plain, scaled = (groupless(table, None, np.random.default_rng(1)) for table in (X, X * unit))
     assert_allclose(scaled / unit, plain, rtol=1e-9)
+
+
+def test_memory_grows_with_the_table_and_not_with_the_square_of_its_rows():
+    """The table takes 48 kB, the square of its rows 72 MB."""
+    X = np.random.default_rng(0).normal(size=(3000, 2))
+    tracemalloc.start()
+    groupless(X, None, np.random.default_rng(0))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100 * X.nbytes

@@ -189,6 +189,14 @@ def test_gains_that_are_rounding_are_not_kept():
     assert lineage._keep_if_lower("jump", at(1, 1.0 - 1e-11))
 
 
+def test_anything_is_better_than_no_solution():
+    """With a given number of groups, assignments that cannot be filled up are worth nothing: infinitely bad."""
+    lineage = Lineage(0, at(0, np.inf))
+    assert not lineage._keep_if_lower("jump", at(1, np.inf))
+    assert lineage._keep_if_lower("jump", at(1, 5.0))
+    assert lineage.value == 5.0
+
+
 @dataclass
 class Looks:
     """A budget that is spent after some looks at the clock."""

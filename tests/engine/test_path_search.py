@@ -1,0 +1,238 @@
+"""Solutions for one number of groups after the other: their errors fall, and their numbers are right."""
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_array_equal
+
+from madbayes.engine.blocks import Workers
+from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, find_path, solve_path
+from madbayes.engine.search import Search, search
+from madbayes.model import bp_means_objective, dp_means_objective
+from madbayes.model.priors import one_hot
+
+KINDS = {"clusters": CLUSTERS, "features": FEATURES}
+tables = st.tuples(st.integers(1, 9), st.integers(1, 3)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=st.integers(-6, 6).map(lambda i: i / 2))
+)
+by_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def linear_gaussian(N, D, K, sigma=0.5, p=0.5, seed=0):
+    g = np.random.default_rng(seed)
+    Z = g.random((N, K)) < p
+    A = g.normal(size=(K, D))
+    return Z @ A + sigma * g.normal(size=(N, D))
+
+
+def blobs(K, N, D, distance, seed=0):
+    """Groups of equal size, no two centres nearer than ``distance`` standard deviations."""
+    g = np.random.default_rng(seed)
+    centres = np.zeros((0, D))
+    while len(centres) < K:
+        new = g.uniform(-2 * distance, 2 * distance, size=D)
+        if all(np.linalg.norm(new - centre) > distance for centre in centres):
+            centres = np.vstack([centres, new])
+    return np.repeat(centres, N // K, axis=0) + g.normal(size=(K * (N // K), D))
+
+
+def error_of(kind, X, solution, weights=None):
+    """Squared error by the objective, at no price."""
+    if kind == "clusters":
+        return dp_means_objective(0.0)(X, one_hot(solution.groups, solution.K), solution.A, weights)
+    return bp_means_objective(0.0)(X, solution.groups, solution.A, weights)
+
+
+def solve(kind, X, most, weights=None, seed=0, n_jobs=1, is_over=lambda: False, patience=2, n_fresh=1):
+    with Workers(n_jobs) as workers:
+        return solve_path(
+            KINDS[kind].landscape(X, 0.0, weights), KINDS[kind].moves, most, patience=patience, n_fresh=n_fresh,
+            rng=np.random.default_rng(seed), workers=workers, is_over=is_over,
+        )  # fmt: skip
+
+
+def find(kind, X, weights=None, cap=None, limit=16, min_rows=3.0, n_null=3, seed=0, n_jobs=1):
+    with Workers(n_jobs) as workers:
+        return find_path(
+            KINDS[kind], X, weights, cap=cap, limit=limit, min_rows=min_rows, effort=Effort(n_null=n_null),
+            rng=np.random.default_rng(seed), workers=workers,
+        )  # fmt: skip
+
+
+@by_kind
+@settings(max_examples=25)
+@given(tables, st.integers(1, 5), st.booleans())
+def test_paths_are_consecutive_and_their_errors_fall(kind, X, most, weighted):
+    weights = np.random.default_rng(0).uniform(0.1, 3, size=len(X)) if weighted else None
+    solutions = solve(kind, X, most, weights)
+    smallest = 1 if kind == "clusters" else 0
+    total = float(((1.0 if weights is None else weights[:, None]) * X**2).sum())
+    assert [solution.K for solution in solutions] == list(range(smallest, smallest + len(solutions)))
+    assert most >= solutions[-1].K
+    for solution in solutions:
+        assert solution.value == pytest.approx(error_of(kind, X, solution, weights), rel=1e-9, abs=1e-9 * total)
+    values = [solution.value for solution in solutions]
+    assert all(after <= before + 1e-12 * total for before, after in pairwise(values))
+    # It goes on as long as it may, unless there is nothing left.
+    distinct = len(np.unique(X, axis=0))
+    assert most == solutions[-1].K or values[-1] <= 1e-12 * total
+    assert len(solutions) <= distinct + 1
+
+
+@by_kind
+def test_it_stops_when_nothing_is_left(kind):
+    """Two groups and no noise: features need two as well, for none is the sum of others."""
+    X = np.repeat([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]], [7, 5], axis=0)
+    solutions = solve(kind, X, 16)
+    assert solutions[-1].K == 2
+    assert solutions[-1].value == pytest.approx(0.0, abs=1e-20)
+
+
+@by_kind
+def test_a_constant_table_is_over_at_once(kind):
+    solutions = solve(kind, np.full((6, 2), 3.0), 16)
+    assert [solution.K for solution in solutions] == ([1] if kind == "clusters" else [0, 1])
+    assert [solution.K for solution in solve(kind, np.zeros((6, 2)), 16)] == [1 if kind == "clusters" else 0]
+
+
+@by_kind
+def test_it_can_be_over_earlier(kind):
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    assert len(solve(kind, X, 8, is_over=lambda: True)) == 1
+    calls = iter([False, False] + [True] * 100)
+    assert len(solve(kind, X, 8, is_over=lambda: next(calls))) == 3
+
+
+@by_kind
+def test_the_same_bits_for_any_number_of_threads(kind):
+    X = blobs(3, 45, 2, 4)
+    one, two = (solve(kind, X, 5, n_jobs=n_jobs) for n_jobs in (1, 2))
+    for first, second in zip(one, two, strict=True):
+        assert first.value == second.value
+        assert_array_equal(first.groups, second.groups)
+        assert_array_equal(first.A, second.A)
+
+
+def separate(kind, X, K, seed):
+    """A search of its own for a number of groups, which knows nothing of its neighbours."""
+    options, rng = Search(max_lineages=6, agreement=2), np.random.default_rng(seed)
+    seeds = iter(lambda: int(rng.integers(2**31)), None)
+    with Workers(1) as workers:
+        landscape = KINDS[kind].landscape(X, 0.0, None).with_K(K)
+        return search(landscape, KINDS[kind].moves, options, seeds, workers)[0].value
+
+
+@cache
+def path_of_six_features():
+    X = linear_gaussian(200, 50, 6)
+    return X, solve("features", X, 8)
+
+
+@pytest.mark.parametrize("K", range(1, 9))
+def test_features_are_no_worse_than_separate_searches(K):
+    X, solutions = path_of_six_features()
+    assert solutions[K].K == K
+    assert solutions[K].value <= 1.001 * separate("features", X, K, seed=K)
+
+
+def test_clusters_are_no_worse_than_separate_searches():
+    X = blobs(5, 150, 3, 5)
+    solutions = solve("clusters", X, 8)
+    for K in range(2, 9):
+        assert solutions[K - 1].value <= 1.001 * separate("clusters", X, K, seed=K)
+
+
+# Choosing the number
+
+
+@cache
+def table(name):
+    g = np.random.default_rng(0)
+    if name == "cloud":
+        return g.normal(size=(150, 1)) * [3.0, 2.0, 1.0, 2.0] + g.normal(size=(150, 4))
+    if name == "lognormal":
+        return np.exp(g.normal(size=(150, 4)))
+    return g.normal(size=(150, 4))
+
+
+@by_kind
+@pytest.mark.parametrize("name", ["cloud", "lognormal", "noise"])
+def test_tables_without_groups(kind, name):
+    path = find(kind, table(name), limit=6)
+    assert path.candidates == []
+    assert path.best == (1 if 1 in path.intervals else 0)
+    assert str(path).startswith("No groups found")
+
+
+def test_tiny_groups_are_set_aside():
+    X = blobs(8, 160, 4, 10)
+    far = np.random.default_rng(1).normal(size=(5, 4))
+    far *= 200 / np.linalg.norm(far, axis=1, keepdims=True) * np.arange(1, 6)[:, None]
+    path = find("clusters", np.vstack([X, far]))
+    assert (path.best, path.n_outliers) == (8, 5)
+    assert str(path).startswith("8 groups")
+    assert "5 rows in tiny groups were set aside" in str(path)
+    assert path.losses[0] < ((far - X.mean(axis=0)) ** 2).sum()  # they are no part of the losses
+    assert find("clusters", X).n_outliers == 0
+
+
+def test_tiny_groups_are_kept_if_they_are_many():
+    """All of eight groups of four rows: more than a tenth of the table."""
+    path = find("clusters", blobs(8, 32, 4, 12), min_rows=5.0, n_null=1)
+    assert (path.best, path.n_outliers) == (8, 0)
+
+
+def test_groups_of_groups():
+    centres = np.repeat([[-60.0, 0.0, 0.0], [60.0, 0.0, 0.0]], 4, axis=0)
+    corners = np.array([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) * 6
+    X = np.repeat(centres + np.tile(corners, (2, 1)), 20, axis=0)
+    path = find("clusters", X + np.random.default_rng(0).normal(size=X.shape))
+    assert {2, 8} <= set(path.candidates)
+    assert path.best in (2, 8)
+
+
+def test_planted_features_are_counted():
+    path = find("features", linear_gaussian(100, 20, 4), limit=6, n_null=2)
+    assert path.candidates[0] == path.best == 4
+
+
+@by_kind
+def test_no_more_groups_than_the_cap_are_chosen_and_one_more_is_tried(kind):
+    X = blobs(4, 60, 3, 9)
+    for cap in (1, 2, 3):
+        path = find(kind, X, cap=cap, n_null=1)
+        assert path.n_components[-1] == cap + 1
+        assert cap >= path.best
+        assert all(cap >= K for K in path.candidates)
+    path = find(kind, X, cap=9, limit=5, n_null=1)
+    assert path.n_components[-1] == 5
+    path = find("clusters", X, cap=4, n_null=1)
+    assert path.best == 4
+
+
+def test_without_groupless_tables_nothing_is_compared():
+    path = find("clusters", blobs(3, 45, 2, 9), limit=5, n_null=0)
+    assert path.null_ratios == {}
+    assert path.null_ratio is None
+    assert path.best == 3
+
+
+@by_kind
+def test_null_ratios_are_for_numbers_that_could_be_chosen(kind):
+    path = find(kind, table("noise")[:60], limit=6)
+    assert set(path.null_ratios) <= set(range(2, 7))
+    assert all(ratio >= 1 for ratio in path.null_ratios.values())
+    assert list(path.null_ratios) == sorted(path.null_ratios)
+
+
+def test_weights_are_repeated_rows_in_tiny_groups():
+    """A row that weighs as much as ten is no outlier."""
+    X = np.vstack([blobs(3, 60, 2, 12), [[300.0, 300.0]]])
+    light, heavy = np.ones(61), np.append(np.ones(60), 10.0)
+    assert find("clusters", X, light, limit=6, n_null=1).n_outliers == 1
+    assert find("clusters", X, heavy, limit=6, n_null=1).n_outliers == 0

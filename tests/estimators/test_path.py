@@ -1,0 +1,250 @@
+"""penalty_path as its user sees it: what it refuses, what it warns of, and what its answer does not depend on."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from madbayes import penalty_path
+from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning
+
+KINDS = ("clusters", "features")
+by_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture
+def three():
+    """Three clusters that nobody can miss."""
+    rng = np.random.default_rng(3)
+    return np.repeat([[0.0, 0.0], [20.0, 0.0], [0.0, 30.0]], 20, axis=0) + rng.normal(size=(60, 2))
+
+
+@pytest.fixture
+def cloud():
+    """One long cloud."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(80, 1)) * [3.0, 2.0, 2.0] + rng.normal(size=(80, 3))
+
+
+def quietly(X, kind="clusters", **options):
+    """Without the warnings, which have tests of their own."""
+    options = {"max_components": 5, "n_null": 2, "random_state": 0} | options
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakEvidenceWarning)
+        return penalty_path(X, kind, **options)
+
+
+def bits(path):
+    """All numbers of a path."""
+    arrays = [part for solution in path.solutions for part in (solution.groups, solution.A)]
+    return [part.tobytes() for part in (path.n_components, path.losses, *arrays)], path.null_ratios, path.n_outliers
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kind": "groups"}, ["kind='groups'", "'clusters', 'features'"]),
+        ({"kind": 1}, ["kind=1", "'clusters', 'features'"]),
+        ({"max_components": 0}, ["max_components=0", "an integer >= 1 or None"]),
+        ({"max_components": 2.5}, ["max_components=2.5", "an integer >= 1 or None"]),
+        ({"max_components": True}, ["max_components=True", "an integer >= 1 or None"]),
+        ({"min_rows": 0}, ["min_rows=0", "a finite number > 0 or None"]),
+        ({"min_rows": -1.5}, ["min_rows=-1.5", "a finite number > 0 or None"]),
+        ({"min_rows": np.nan}, ["min_rows=nan", "a finite number > 0 or None"]),
+        ({"max_rows": 1}, ["max_rows=1", "an integer >= 2"]),
+        ({"max_rows": "all"}, ["max_rows='all'", "an integer >= 2"]),
+        ({"n_null": -1}, ["n_null=-1", "an integer >= 0"]),
+        ({"n_null": None}, ["n_null=None", "an integer >= 0"]),
+        ({"n_jobs": 0}, ["n_jobs=0", "None, a positive integer, or -1"]),
+        ({"n_jobs": 1.5}, ["n_jobs=1.5", "None, a positive integer, or -1"]),
+        ({"random_state": "seed"}, ["random_state='seed'", "an integer from 0"]),
+        ({"sample_weight": [1.0] * 59 + [-2.0]}, ["sample_weight", "-2", "weights >= 0"]),
+        ({"sample_weight": [1.0] * 59}, ["sample_weight", "(59,)", "(60,)"]),
+        ({"sample_weight": [0.0] * 60}, ["sample_weight", "zero for all rows", "positive weight"]),
+        ({"sample_weight": [np.inf] * 60}, ["sample_weight", "infinity", "finite numbers"]),
+    ],
+)
+def test_arguments_that_are_refused(three, options, words):
+    with pytest.raises(ValueError, match=".*".join(map(re.escape, words))):
+        penalty_path(three, **options)
+
+
+def test_tables_that_are_refused(three):
+    with pytest.raises(ValueError, match=r"X contains 1 NaN and 1 inf values.*column 0: 1 NaN, 0 inf; 1: 0 NaN, 1 inf"):
+        penalty_path(np.vstack([three, [[np.nan, np.inf]]]))
+    with pytest.raises(ValueError, match=r"X must hold numbers only.*column 'name'"):
+        penalty_path(pd.DataFrame({"x": [1.0, 2.0], "name": ["a", "b"]}))
+    with pytest.raises(ValueError, match="squares leave the range"):
+        penalty_path(three * 1e150)
+    for nothing in (np.zeros((0, 2)), np.zeros((3, 0)), np.zeros(3)):
+        with pytest.raises(ValueError, match="array"):
+            penalty_path(nothing)
+
+
+@by_kind
+def test_a_cloud_is_warned_of(kind, cloud):
+    with pytest.warns(WeakEvidenceWarning, match="weak evidence for groups. No groups found") as caught:
+        path = penalty_path(cloud, kind, max_components=5, random_state=0)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert path.candidates == []
+    assert str(path).startswith("No groups found")
+
+
+@by_kind
+def test_a_column_on_another_scale_is_warned_of(kind, three):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        penalty_path(three * [1.0, 1e4], kind, max_components=4, n_null=1, random_state=0)
+    first = caught[0]
+    assert first.category is WeakEvidenceWarning
+    assert re.search(r"column 1 has \d+% of the variance.*comparable scales", str(first.message))
+    assert first.filename == __file__
+
+
+def test_one_column_decides_alone_by_right():
+    x = np.repeat([0.0, 30.0, 70.0], 20) + np.random.default_rng(0).normal(size=60)
+    assert penalty_path(x[:, None], "clusters", max_components=5, random_state=0).best == 3
+
+
+def test_clear_groups_are_not_warned_of(three):
+    path = penalty_path(three, "clusters", max_components=6, random_state=0)
+    assert (path.best, path.candidates[0]) == (3, 3)
+    assert str(path).startswith("3 groups: best for penalties from ")
+    lo, hi = path.intervals[3]
+    assert lo < path.suggest() < hi
+    assert path.at(path.suggest()) is path.for_k(3)
+
+
+@by_kind
+@pytest.mark.parametrize("X", [np.zeros((6, 2)), np.full((6, 2), 7.0), [[3.0, 4.0]], [[0.0]]], ids=str)
+def test_nothing_to_choose(kind, X):
+    """No warning either. A table of zeros needs no feature, any other that is constant needs one."""
+    path = penalty_path(X, kind, random_state=0)
+    assert path.best == (1 if kind == "clusters" or np.any(X) else 0)
+    assert path.ratio is None
+    assert path.n_components[-1] == path.best
+    assert path.sse[-1] <= 1e-20 * max(path.sse[0], 1)
+
+
+@by_kind
+def test_the_kind_decides_what_solutions_are(kind, three):
+    path = quietly(three, kind)
+    assert isinstance(path, PenaltyPath)
+    assert_array_equal(path.n_components, np.arange(kind == "clusters", 7))
+    for K, solution in zip(path.n_components, path.solutions, strict=True):
+        assert path.for_k(K) is solution
+        assert solution.A.shape == (K, 2)
+        assert solution.groups.shape == ((60,) if kind == "clusters" else (60, K))
+    assert (np.diff(path.sse) <= 0).all()
+
+
+@by_kind
+def test_squared_errors_are_those_of_the_solutions(kind, three):
+    """Rows stand in the order of their values."""
+    path, rows = quietly(three, kind), np.unique(three, axis=0)
+    for loss, solution in zip(path.losses, path.solutions, strict=True):
+        fitted = solution.A[solution.groups] if kind == "clusters" else solution.groups @ solution.A
+        assert loss == pytest.approx(((rows - fitted) ** 2).sum(), rel=1e-9)
+
+
+@by_kind
+def test_the_order_of_rows_does_not_matter(kind, three):
+    shuffled = np.random.default_rng(0).permutation(three)
+    assert bits(quietly(three, kind)) == bits(quietly(shuffled, kind))
+
+
+@by_kind
+def test_weights_are_repeated_rows(kind, three):
+    times = np.random.default_rng(1).integers(0, 4, size=60)
+    once, repeated = quietly(three, kind, sample_weight=times), quietly(np.repeat(three, times, axis=0), kind)
+    assert_allclose(once.sse, repeated.sse, rtol=1e-9)
+    assert once.best == repeated.best
+    assert bits(once) == bits(repeated)
+
+
+@by_kind
+def test_the_scale_of_weights_scales_errors(kind, three):
+    plain, heavy = quietly(three, kind), quietly(three, kind, sample_weight=np.full(60, 4.0))
+    assert_allclose(heavy.sse, 4 * plain.sse, rtol=1e-9)
+    assert heavy.best == plain.best
+    assert heavy.suggest() == pytest.approx(4 * plain.suggest())
+
+
+@by_kind
+def test_units_scale_errors(kind, three):
+    plain, scaled = quietly(three, kind), quietly(three * 1024, kind)
+    assert_allclose(scaled.sse, 1024.0**2 * plain.sse, rtol=1e-9)
+    assert scaled.best == plain.best
+    assert_allclose(list(scaled.ratios.values()), list(plain.ratios.values()), rtol=1e-6)
+
+
+@by_kind
+def test_the_same_bits_for_any_number_of_threads(kind, cloud):
+    one, two = (quietly(cloud, kind, n_jobs=n_jobs) for n_jobs in (1, 2))
+    assert bits(one) == bits(two)
+
+
+@by_kind
+def test_seeds_reproduce(kind, cloud):
+    assert bits(quietly(cloud, kind)) == bits(quietly(cloud, kind))
+    generator = quietly(cloud, kind, random_state=np.random.RandomState(0))
+    assert bits(generator) == bits(quietly(cloud, kind))
+
+
+@by_kind
+def test_tables_of_other_libraries(kind, three):
+    table = np.round(three)
+    expected = bits(quietly(table, kind))
+    for other in (pd.DataFrame(table, columns=["a", "b"]), table.tolist(), table.astype(int), np.asfortranarray(table)):
+        assert bits(quietly(other, kind)) == expected
+    single = quietly(table.astype(np.float32), kind)
+    assert_allclose(single.sse, quietly(table, kind).sse, rtol=1e-5)
+
+
+def test_the_cap_is_kept(three):
+    path = quietly(three, "clusters", max_components=2)
+    assert path.n_components[-1] == 3
+    assert path.best <= 2
+    assert quietly(three, "clusters", max_components=3).best == 3
+
+
+def test_a_sample_of_many_rows():
+    """A third of the rows stands for all: its errors are estimates of theirs."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(4, size=900)
+    X = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0], [20.0, 20.0]])[labels] + rng.normal(size=(900, 2))
+    path = quietly(X, "clusters", max_rows=300)
+    assert path.best == 4
+    assert len(path.for_k(4).groups) == 300
+    total = ((X - X.mean(axis=0)) ** 2).sum()
+    # The four distances vary little, so the mean of 300 is within a few percent.
+    assert path.sse[0] == pytest.approx(total, rel=0.1)
+    noise = sum(((X[labels == k] - X[labels == k].mean(axis=0)) ** 2).sum() for k in range(4))
+    assert path.sse[3] == pytest.approx(noise, rel=0.25)
+
+
+def test_rows_far_away_are_set_aside(three):
+    X = np.vstack([three, [[900.0, 0.0], [-700.0, 800.0]]])
+    path = quietly(X)
+    assert (path.best, path.n_outliers) == (3, 2)
+    # With room for them and nothing too small to count, they are groups.
+    assert quietly(X, min_rows=0.5, max_components=6).n_outliers == 0
+
+
+def test_a_group_of_equal_rows_is_not_tiny():
+    """Eighty rows of a thousand: what counts is how many there are, not how many differ."""
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0, 0.0], [30.0, 0.0]], 460, axis=0) + rng.integers(-1, 2, size=(920, 2))
+    X = np.vstack([X, np.tile([0.0, 40.0], (80, 1))])
+    path = quietly(X)
+    assert path.n_outliers == 0
+    assert path.best == 3
+
+
+def test_without_groupless_tables(three):
+    path = quietly(three, n_null=0)
+    assert path.null_ratio is None
+    assert path.best == 3
