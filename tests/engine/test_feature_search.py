@@ -217,6 +217,23 @@ def test_polish_follows_the_units(unit):
     assert scaled.value / unit**2 == pytest.approx(found.value, rel=1e-9)
 
 
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6])
+def test_values_are_those_of_the_objective_far_from_the_origin(offset):
+    """A feature of all rows explains nearly everything: what it leaves must not be lost in rounding."""
+    X, Z = linear_gaussian(60, 5, 3)
+    found = FeatureLandscape.of(X + offset, 20.0).polish(np.column_stack([np.ones(60, dtype=np.uint8), Z]))
+    value = bp_means_objective(20.0)(X + offset, found.groups, found.A)
+    assert found.value == pytest.approx(value, rel=1e-9)
+
+
+def test_a_search_far_from_the_origin_ends_as_low_as_nearer_to_it():
+    """With a feature of all rows the offset is at no one's expense: codes for one are as good for the other."""
+    X, _ = linear_gaussian(60, 5, 3)
+    near, far = (best_of(FeatureLandscape.of(X + offset, 20.0), options=Search(max_moves=300)) for offset in (1e3, 1e6))
+    values = [bp_means_objective(20.0)(X + 1e6, found.groups) for found in (near, far)]
+    assert values[1] <= values[0] * 1.001
+
+
 @given(rough_solutions(), st.integers(1, 6))
 def test_polish_brings_about_the_number_that_is_given(problem, K):
     X, weights, Z = problem
@@ -484,6 +501,21 @@ def test_tables_that_leave_nothing_to_explain():
             assert found.K == K
             assert found.value == pytest.approx(0.0, abs=1e-20)
         assert best_of(FeatureLandscape.of(X, 1e-6)).K == K
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("instance", range(12))
+def test_more_features_than_a_table_without_noise_has(instance, weighted):
+    """A solution that leaves nothing to explain is found and counts, whatever rounding says about its error."""
+    rng = np.random.default_rng(instance)
+    K, N = 1 + instance % 3, 6 + 2 * instance
+    X = rng.integers(2, size=(N, K)) @ rng.normal(size=(K, 1 + instance % 4))
+    weights = rng.exponential(size=N) if weighted else None
+    landscape = FeatureLandscape.of(X, 0.0, weights, K=K + 2)
+    found = best_of(landscape, instance)
+    assert found.value <= 1e-12 * landscape.table.total
+    assert K + 2 >= found.K
+    assert_valid(X, found, 0.0, weights)
 
 
 def test_a_huge_price_leaves_no_feature():

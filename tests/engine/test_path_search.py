@@ -93,6 +93,17 @@ def test_it_stops_when_nothing_is_left(kind):
     assert solutions[-1].value == pytest.approx(0.0, abs=1e-20)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_features_without_noise_are_counted(seed):
+    """As many columns as features, so that fewer never explain everything; more are not looked for."""
+    rng = np.random.default_rng(seed)
+    X = rng.permutation(np.vstack([np.eye(3), rng.integers(2, size=(15, 3))])) @ rng.normal(size=(3, 3))
+    solutions = solve("features", X, 8)
+    assert [solution.K for solution in solutions] == [0, 1, 2, 3]
+    assert solutions[-1].value <= 1e-12 * solutions[0].value
+    assert find("features", X, limit=8, n_null=0).best == 3
+
+
 @by_kind
 def test_a_constant_table_is_over_at_once(kind):
     solutions = solve(kind, np.full((6, 2), 3.0), 16)
