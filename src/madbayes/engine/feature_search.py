@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.allocation import Table
-from madbayes.engine.search import Move, Solution
+from madbayes.engine.search import Move, Solution, is_lower
 from madbayes.model.likelihoods import Weights, gram_inverse
 from madbayes.paper.features import JOINT_LIMIT
 from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
@@ -98,7 +98,7 @@ class FeatureLandscape:
         """Whether a solution is better by more than rounding; where K is given, more features always are."""
         if self.K is not None and solution.K != than.K:
             return solution.K > than.K and than.value > self.negligible
-        return solution.value < than.value - RELATIVE_GAIN * abs(than.value)
+        return is_lower(solution, than)
 
     def polish(self, groups: NDArray) -> Solution:
         """Best codes and least squares in turn; features that cost more than they explain are dropped."""
@@ -132,10 +132,11 @@ class FeatureLandscape:
             np.empty(N), np.empty((N, K)), np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), np.empty((K, K)),
             np.empty(K, dtype=bool),
         )  # fmt: skip
-        used, explained, _ = kernels.polish(
+        used, _, _ = kernels.polish(
             table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, NODE_LIMIT, MAX_ITER, scratch
         )
-        return Solution(Z[:, :used], A[:used], max(table.total - explained, 0.0) + self.penalty * used)
+        kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact
+        return Solution(Z[:, :used], A[:used], float(self.weights @ scratch.errors) + self.penalty * used)
 
     def with_K(self, K: int) -> "FeatureLandscape":
         """The same table with exactly K features, at no price."""

@@ -19,19 +19,27 @@ def groupless(X: NDArray, sample_weight: Weights, rng: np.random.Generator) -> N
     N, weights = len(X), np.ones(len(X)) if sample_weight is None else sample_weight
     mean = weights @ X / weights.sum()
     R = (X - mean) * np.sqrt(weights / weights.sum())[:, None]
-    Y = rng.standard_normal((N, N)) @ R
+    factor = np.linalg.qr(R, mode="r")
+    Y = rng.standard_normal((N, len(factor))) @ factor
     scales = np.sqrt((R**2).sum(axis=0))
     scales[scales == 0] = 1.0
-    stretched = np.column_stack([_stretch(y, x) for y, x in zip((Y / scales).T, X.T, strict=True)])
+    stretched = np.column_stack([_stretch(y, x, weights) for y, x in zip((Y / scales).T, X.T, strict=True)])
     stretched -= stretched.mean(axis=0)
     spread = stretched.std(axis=0)
     return mean + stretched / np.where(spread > 0, spread, 1.0) * scales
 
 
-def _stretch(normal: NDArray, column: NDArray) -> NDArray[np.float64]:
+def _quantiles(column: NDArray, weights: NDArray, levels: NDArray) -> NDArray:
+    """Quantiles of weighted numbers."""
+    order = column.argsort()
+    cumulative = np.cumsum(weights[order])
+    return np.interp(levels * cumulative[-1], cumulative - 0.5 * weights[order], column[order])
+
+
+def _stretch(normal: NDArray, column: NDArray, weights: NDArray) -> NDArray[np.float64]:
     """Normal numbers made as skewed (g) and heavy-tailed (h) as a column is."""
     levels = np.array([TAIL, MIDDLE, 0.5, 1 - MIDDLE, 1 - TAIL])
-    low, left, middle, right, high = np.quantile(column, levels)
+    low, left, middle, right, high = _quantiles(column, weights, levels)
     if left == middle or right == middle:
         return normal
     z, outer = -ndtri(MIDDLE), -ndtri(TAIL)

@@ -12,9 +12,8 @@ from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_search import FeatureLandscape, feature_moves
 from madbayes.engine.null import groupless
 from madbayes.engine.path import PenaltyPath
-from madbayes.engine.search import STRIDE, Landscape, Lineage, Move, Solution
+from madbayes.engine.search import STRIDE, Landscape, Lineage, Move, Solution, is_lower
 from madbayes.model.likelihoods import Weights
-from madbayes.paper.result import RELATIVE_GAIN
 
 
 class PathLandscape(Landscape, Protocol):
@@ -100,7 +99,7 @@ def _try_neighbours(
         here = landscape.with_K(solutions[i].K)
         proposals = here.shrunk(solutions[source]) if source > i else here.grown(solutions[source], rng)
         found = _best_of(here, proposals, workers)
-        if found.value < solutions[i].value - RELATIVE_GAIN * abs(solutions[i].value):
+        if is_lower(found, solutions[i]):
             solutions[i], lowered = found, True
     return lowered
 
@@ -143,7 +142,8 @@ def find_path(
     *,
     cap: int | None,
     limit: int,
-    min_rows: float,
+    min_weight: float,
+    row_weight: float,
     effort: Effort,
     rng: np.random.Generator,
     workers: Workers,
@@ -151,6 +151,7 @@ def find_path(
     """The path of a table, compared with tables without groups; tiny groups are set aside first.
 
     ``limit`` is the largest number of groups to look at, one more than ``cap`` being enough to judge the latter.
+    Groups of less than ``min_weight`` are tiny; a row of the user's weighs ``row_weight`` on average.
     """
     most = limit if cap is None else min(limit, cap + 1)
 
@@ -164,17 +165,17 @@ def find_path(
 
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     kept, path = np.ones(len(X), dtype=bool), path_of(X, sample_weight)
-    tiny = _rows_of_tiny_groups(path.for_k(path.best), weights, min_rows)
+    tiny = _rows_of_tiny_groups(path.for_k(path.best), weights, min_weight)
     if 0 < weights[tiny].sum() <= MAX_OUTLIERS * weights.sum():
         kept = ~tiny
         path = path_of(X[kept], weights[kept])
     nulls = [path_of(groupless(X[kept], weights[kept], rng), weights[kept]) for _ in range(effort.n_null)]
     seen = [(K, ratio) for null in nulls for K, ratio in null.ratios.items()]
     null_ratios = {K: max(ratio for other, ratio in seen if other == K) for K, _ in sorted(seen)}
-    return replace(path, null_ratios=null_ratios, n_outliers=int((~kept).sum()))
+    return replace(path, null_ratios=null_ratios, n_outliers=round(float(weights[~kept].sum()) / row_weight))
 
 
-def _rows_of_tiny_groups(solution: Solution, weights: NDArray, min_rows: float) -> NDArray[np.bool_]:
-    """Rows in a group that weighs less than so many rows."""
+def _rows_of_tiny_groups(solution: Solution, weights: NDArray, min_weight: float) -> NDArray[np.bool_]:
+    """Rows in a group that weighs less than this."""
     Z = solution.groups if solution.groups.ndim == 2 else solution.groups[:, None] == np.arange(solution.K)
-    return np.asarray(Z[:, weights @ Z < min_rows].any(axis=1))
+    return np.asarray(Z[:, weights @ Z < min_weight].any(axis=1))

@@ -41,6 +41,13 @@ class Solution(NamedTuple):
         return len(self.A)
 
 
+def is_lower(solution: Solution, than: Solution) -> bool:
+    """Whether the objective is lower by more than rounding; it may be infinite where a solution does not count."""
+    if np.isinf(than.value):
+        return solution.value < than.value
+    return solution.value < than.value - RELATIVE_GAIN * abs(than.value)
+
+
 class Budget(Protocol):
     """How long a search may go on."""
 
@@ -98,6 +105,14 @@ class Search:
     agreement: int = 4
     max_lineages: int | None = 40
     max_moves: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.moves is not None and not self.moves:
+            raise ValueError("moves={} is not accepted: give at least one move, or None for all there are")
+        for name in ("patience", "agreement", "max_lineages", "max_moves"):
+            value = getattr(self, name)
+            if not (value is None and name.startswith("max")) and not (isinstance(value, int) and value >= 1):
+                raise ValueError(f"{name}={value!r} is not accepted: give an integer of at least 1")
 
 
 @dataclass
@@ -161,7 +176,7 @@ class Lineage:
 
     def _keep_if_lower(self, name: str, solution: Solution) -> bool:
         assert self.best is not None
-        lower = solution.value < self.best.value - RELATIVE_GAIN * abs(self.best.value)
+        lower = is_lower(solution, self.best)
         if lower:
             self.best, self.idle, self.hardened = solution, 0, False
             self.kept[name] += 1
@@ -194,6 +209,7 @@ def search(
         except KeyboardInterrupt:
             if budget is None:
                 raise
+            budget.n_runs = sum(lineage.best is not None for lineage in lineages)
             budget.interrupt()
         begun = [lineage for lineage in lineages if lineage.best is not None]
         if budget is not None:

@@ -24,6 +24,7 @@ from madbayes.estimators.problem import (
     canonical_order,
     each,
     means_of,
+    row_weight,
     tiny_group,
 )
 from madbayes.estimators.searching import Searching
@@ -92,14 +93,16 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
         """Solutions for increasing numbers of groups, on a sample of the rows."""
-        sample = problem.sample(PATH_ROWS).canonical()
+        sample = problem.sample(PATH_ROWS)
+        table = sample.canonical()
         path = find_path(
             self._kind,
-            sample.X,
-            sample.sample_weight,
+            table.X,
+            table.sample_weight,
             cap=self._cap(),
             limit=PATH_LENGTH,
-            min_rows=tiny_group(sample),
+            min_weight=tiny_group(sample),
+            row_weight=row_weight(sample),
             effort=Effort(),
             rng=np.random.default_rng(problem.seeds(1)[0]),
             workers=problem.workers,

@@ -11,7 +11,7 @@ from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning, warn_of_weak_
 from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, find_path
 from madbayes.estimators import validation
 from madbayes.estimators.base import PATH_LENGTH
-from madbayes.estimators.problem import Problem, tiny_group
+from madbayes.estimators.problem import Problem, row_weight, tiny_group
 
 KINDS = {"clusters": CLUSTERS, "features": FEATURES}
 # A column with more than this share of the variance decides the groups alone.
@@ -80,22 +80,23 @@ def penalty_path(
     validation.check_count("max_rows", max_rows, minimum=2)
     validation.check_count("n_null", n_null, minimum=0)
     validation.check_jobs(n_jobs)
-    table = validation.check_table(BaseEstimator(), X, reset=True)
-    weights = validation.check_weights(sample_weight, len(table))
-    counted = np.ones(len(table), dtype=bool) if weights is None else weights > 0
+    rows = validation.check_table(BaseEstimator(), X, reset=True)
+    weights = validation.check_weights(sample_weight, len(rows))
+    counted = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
     random = validation.check_random(random_state)
     with Workers(n_jobs) as workers:
-        whole = Problem(table[counted], None if weights is None else weights[counted], counted, random, workers)
+        whole = Problem(rows[counted], None if weights is None else weights[counted], counted, random, workers)
         warn_of_scales(whole)
-        sample = whole.sample(max_rows).canonical()
-        least = tiny_group(sample) if min_rows is None else min_rows * sample.weights.sum() / whole.weights.sum()
+        sample = whole.sample(max_rows)
+        table = sample.canonical()
         path = find_path(
             KINDS[kind],
-            sample.X,
-            sample.sample_weight,
+            table.X,
+            table.sample_weight,
             cap=max_components,
             limit=PATH_LENGTH if max_components is None else max_components + 1,
-            min_rows=least,
+            min_weight=tiny_group(sample) if min_rows is None else min_rows * row_weight(whole),
+            row_weight=row_weight(sample),
             effort=Effort(n_null=n_null),
             rng=np.random.default_rng(whole.seeds(1)[0]),
             workers=workers,

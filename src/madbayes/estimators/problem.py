@@ -68,7 +68,12 @@ class Problem(NamedTuple):
 
 def tiny_group(problem: Problem) -> float:
     """What a group must weigh to count when their number is chosen: three rows, or one in a hundred."""
-    return max(3.0, 0.01 * len(problem.X)) * problem.weights.sum() / len(problem.X)
+    return max(3.0, 0.01 * len(problem.X)) * row_weight(problem)
+
+
+def row_weight(problem: Problem) -> float:
+    """What a row weighs on average."""
+    return float(problem.weights.mean())
 
 
 class Budget:
