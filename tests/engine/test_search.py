@@ -23,6 +23,8 @@ def at(position, value):
 class Hills:
     """Whole numbers on a line, each with a height; a polish walks downhill to the nearest bottom."""
 
+    is_tiny = False
+
     heights: list
     starts: list
     harder: dict = field(default_factory=dict)  # where the stronger polish leads

@@ -85,6 +85,11 @@ class ClusterLandscape:
         return self.penalty if self.K is None else 0.0
 
     @property
+    def is_tiny(self) -> bool:
+        """Whether there are so few rows that nothing is too dear to try."""
+        return len(self.X) <= 20
+
+    @property
     def most(self) -> int:
         """No solution has more clusters than this."""
         limit = self.cap if self.K is None else self.K

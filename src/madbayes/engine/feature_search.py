@@ -18,6 +18,8 @@ from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
 NODE_LIMIT = 100
 # Iterations of a polish, which seldom takes more than twenty.
 MAX_ITER = 100
+# Tables of so few rows have many local optima, and cost next to nothing.
+TINY = 20
 # Makes columns of rows that might have a new feature, from the residuals.
 Columns = Callable[[Any, NDArray, np.random.Generator], NDArray[np.uint8]]
 # Rows whose residuals are compared when a feature is made of one.
@@ -60,6 +62,11 @@ class FeatureLandscape:
     def negligible(self) -> float:
         """Squared error that is rounding."""
         return ROUNDING * float(self.weights.sum() * self.table.squares.max(initial=0.0))
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether there are so few rows that nothing is too dear to try."""
+        return len(self.table.X) <= TINY
 
     @property
     def most(self) -> int:
@@ -269,9 +276,10 @@ def split(landscape: FeatureLandscape, solution: Solution, rng: np.random.Genera
 
 
 def scramble(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """A few rows get random codes."""
+    """A few rows get random codes; in a tiny table it may be all."""
     Z = solution.groups.copy()
-    rows = rng.choice(len(Z), 1 + len(Z) // 20, replace=False)
+    count = int(rng.integers(1, len(Z) + 1)) if landscape.is_tiny else 1 + len(Z) // 20
+    rows = rng.choice(len(Z), count, replace=False)
     Z[rows] = rng.integers(2, size=(len(rows), solution.K))
     return Z
 

@@ -143,7 +143,7 @@ def find_path(
     cap: int | None,
     limit: int,
     min_weight: float,
-    row_weight: float,
+    row_weight: float = 1.0,
     effort: Effort,
     rng: np.random.Generator,
     workers: Workers,

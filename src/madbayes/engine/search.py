@@ -63,6 +63,10 @@ class Budget(Protocol):
 class Landscape(Protocol):
     """A table and its objective."""
 
+    @property
+    def is_tiny(self) -> bool:
+        """Whether there are so few rows that nothing is too dear to try."""
+
     def start(self, rng: np.random.Generator) -> Solution:
         """Somewhere to begin."""
 
@@ -200,7 +204,7 @@ def search(
     while True:
         active = [lineage for lineage in lineages if not lineage.ended]
         if not active:
-            hard = len(lineages) >= EASY
+            hard = landscape.is_tiny or len(lineages) >= EASY
             active = [Lineage(next(seeds), is_hard=hard) for _ in range(_room_for(lineages, abreast, options))]
             lineages += active
             abreast *= 2
