@@ -12,14 +12,17 @@ from madbayes.engine.kernels.features import drop_dependent, fit_run, project, s
 @compiled(fastmath=REORDER)
 def flip_row(b, G, z, used, gain, square, g):  # type: ignore[no-untyped-def]
     """The best flip of one or two bits until none gains; returns whether any did. z : INOUT; g : scratch (used,)."""
+    size = square
     for k in range(used):
+        size += G[k, k]
         g[k] = -b[k]
         for j in range(used):
             if z[j]:
                 g[k] += G[k, j]
     changed = False
     while True:
-        least, first, second = -gain * square, -1, -1
+        # Less than this share of what is added up is rounding, which might go on for ever.
+        least, first, second = -gain * size, -1, -1
         for k in range(used):
             sk = 1.0 - 2.0 * z[k]
             single = G[k, k] + 2.0 * sk * g[k]
