@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from madbayes import BPMeans, DPMeans, KFeatures, StepwiseKFeatures, paper
 from madbayes.datasets import make_linear_gaussian, make_mixture
-from madbayes.engine.cluster_search import cluster_moves
-from madbayes.engine.feature_search import feature_moves
+from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
+from madbayes.engine.feature_search import FeatureLandscape, feature_moves
 from madbayes.engine.search import Search
 from madbayes.estimators.problem import Budget
 from madbayes.model import (
@@ -309,10 +309,22 @@ def test_an_interrupt_keeps_the_best_so_far(model, X, n_jobs):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_an_interrupt_before_there_is_anything_is_an_interrupt(model, X, n_jobs):
+def test_an_interrupt_in_the_first_move_keeps_the_start(model, X, n_jobs):
     moves, _ = counting(model, 1)
+    model.set_params(search=Search(moves=moves), n_jobs=n_jobs)
+    with pytest.warns(UserWarning, match="interrupted: keeping the best of [12] "):
+        model.fit(X)
+    assert_allclose(-model.score(X), model.objective_)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_before_there_is_anything_is_an_interrupt(model, X, n_jobs, monkeypatch):
+    def start(landscape, rng):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ClusterLandscape if isinstance(model, DPMeans) else FeatureLandscape, "start", start)
     with pytest.raises(KeyboardInterrupt):
-        model.set_params(search=Search(moves=moves), n_jobs=n_jobs).fit(X)
+        model.set_params(n_jobs=n_jobs).fit(X)
     assert not hasattr(model, "objective_")
 
 
