@@ -115,6 +115,16 @@ def test_feature_seeds(K, penalty, weighted, seed):
         np.testing.assert_allclose(A, expected[1], atol=1e-12)
 
 
+def test_feature_seeds_up_to_a_cap_are_the_first_ones():
+    X = table(0, N=60) + 1
+    for most in (1, 3, 20, 500):
+        starts = seed_features(X, None, range(10), penalty=0.1, most=most, workers=ALONE)
+        for s, (Z, A) in enumerate(starts):
+            expected = paper.seed_features(X, penalty=0.1, random_state=s)
+            np.testing.assert_array_equal(Z, expected[0][:, :most])
+            np.testing.assert_allclose(A, expected[1][:most], atol=1e-12)
+
+
 @weighted
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize(("penalty", "cap"), [(0.1, None), (2.0, None), (8.0, None), (2.0, 3)])

@@ -24,10 +24,11 @@ def seed_features(
     seeds: Sequence[int],
     *,
     penalty: float | None = None,
+    most: int | None = None,
     sample_weight: Weights = None,
     workers: Workers,
 ) -> list[Start]:
-    """The starts of :func:`madbayes.paper.seed_features` for each seed."""
+    """The starts of :func:`madbayes.paper.seed_features` for each seed; their first ``most`` features, if given."""
     from madbayes.engine import kernels
 
     N, D = X.shape
@@ -41,6 +42,8 @@ def seed_features(
     if K == 0 or squares.max() <= negligible or (K is None and not gain > price):
         return [(np.zeros((N, 0), dtype=np.uint8), np.zeros((0, D))) for _ in seeds]
 
+    last = K if K is not None else min(N + 1, N + 1 if most is None else most)
+
     def some(seeds: Sequence[int], room: int) -> list[Start]:
         A, Z = np.empty((len(seeds), room, D)), np.empty((len(seeds), N, room), dtype=np.uint8)
         uniforms, used = np.empty((len(seeds), room)), np.empty(len(seeds), dtype=np.int64)
@@ -48,14 +51,14 @@ def seed_features(
             np.random.default_rng(seed).random(out=uniforms[r])
         A[:, 0] = base
         kernels.seed_runs(X, weights, base_errors, uniforms, price, negligible, A, Z, used)
-        exhausted = (used == room) if K is None and room <= N else np.zeros(len(seeds), dtype=bool)
+        exhausted = (used == room) if room < last else np.zeros(len(seeds), dtype=bool)
         return [
-            some([seed], min(2 * room, N + 1))[0] if exhausted[r] else (Z[r, :, : used[r]], A[r, : used[r]])
+            some([seed], min(2 * room, last))[0] if exhausted[r] else (Z[r, :, : used[r]], A[r, : used[r]])
             for r, seed in enumerate(seeds)
         ]
 
     chunks = [seeds[i : i + SEED_CHUNK] for i in range(0, len(seeds), SEED_CHUNK)]
-    starts = workers.map(lambda chunk: some(chunk, 16 if K is None else K), chunks)
+    starts = workers.map(lambda chunk: some(chunk, min(16, last) if K is None else K), chunks)
     return [start for chunk in starts for start in chunk]
 
 

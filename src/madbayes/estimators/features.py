@@ -113,10 +113,11 @@ class FeatureEstimator(GroupEstimator):
             K,
             [seed],
             penalty=penalty,
+            most=self._cap(),
             sample_weight=problem.sample_weight,
             workers=Workers(1),
         )
-        return start[0][:, : self._cap()], start[1][: self._cap()]
+        return start
 
     def _run(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]
