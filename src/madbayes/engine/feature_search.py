@@ -139,7 +139,7 @@ class FeatureLandscape:
             np.empty(N), np.empty((N, K)), np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), np.empty((K, K)),
             np.empty(K, dtype=bool),
         )  # fmt: skip
-        used, _, _ = kernels.polish(
+        used = kernels.polish(
             table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, NODE_LIMIT, MAX_ITER, scratch
         )
         kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact

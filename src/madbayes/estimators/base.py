@@ -4,7 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators import validation
+from madbayes.estimators.problem import Budget, Problem, State, as_float64, canonical_order, each, means_of
 from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
-from madbayes.model.likelihoods import Weights
 from madbayes.paper import Run
 from madbayes.paper.result import RELATIVE_GAIN
 
@@ -25,98 +25,6 @@ from madbayes.paper.result import RELATIVE_GAIN
 AUTO_RESTARTS = 10
 # The path behind penalty="auto": numbers of groups tried, runs for each, rows at most.
 PATH_LENGTH, PATH_RESTARTS, PATH_ROWS = 10, 10, 500
-
-
-class Problem(NamedTuple):
-    """The table as the algorithms see it: only rows of positive weight, in the precision they came in."""
-
-    X: NDArray
-    sample_weight: Weights
-    counted: NDArray[np.bool_]  # which of the user's rows these are
-    random: np.random.RandomState
-    workers: Workers
-    init: Any = None  # where to start: means, (Z, A), or None
-
-    def seeds(self, count: int) -> list[int]:
-        """Fresh seeds, each of which alone reproduces a restart."""
-        return [int(seed) for seed in self.random.randint(2**31 - 1, size=count)]
-
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        """The weight of every row."""
-        return np.ones(len(self.X)) if self.sample_weight is None else self.sample_weight.astype(np.float64)
-
-    def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weighted mean and variance of each column."""
-        blocks, weights = row_blocks(*self.X.shape), self.weights
-        mean = sum(weights[rows] @ self.X[rows] for rows in blocks) / weights.sum()
-        squares = sum(weights[rows] @ (self.X[rows] - mean) ** 2 for rows in blocks)
-        return mean, squares / weights.sum()
-
-    def sample(self, n_rows: int) -> "Problem":
-        """At most ``n_rows`` of the rows, weighing as much as all: losses keep their scale."""
-        if len(self.X) <= n_rows:
-            return self
-        rows = np.sort(self.random.choice(len(self.X), n_rows, replace=False))
-        weights = self.weights[rows]
-        return self._replace(X=self.X[rows], sample_weight=weights * (self.weights.sum() / weights.sum()))
-
-    def canonical(self) -> "Problem":
-        """Equal rows as one that weighs as much, and all in the order of their values.
-
-        What a search finds then depends neither on the order of the rows nor on whether a row is repeated or weighs
-        twice as much.
-        """
-        _, rows, inverse = np.unique(self.X, axis=0, return_index=True, return_inverse=True)
-        weights = np.bincount(inverse.ravel(), self.weights).astype(np.float64)
-        return self._replace(X=self.X[rows], sample_weight=None if (weights == 1).all() else weights)
-
-
-class Budget:
-    """How long restarts may go on: until the time is over or the user interrupts, but never without a result."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self.start, self.seconds, self.n_runs, self.interrupted = perf_counter(), seconds, 0, False
-
-    def is_spent(self) -> bool:
-        """Whether no further restart may begin."""
-        over = self.seconds is not None and perf_counter() - self.start > self.seconds
-        return self.interrupted or (over and self.n_runs > 0)
-
-    def interrupt(self) -> None:
-        """Stop with what is there; to be called while a KeyboardInterrupt is handled."""
-        if not self.n_runs:
-            raise
-        self.interrupted = True
-        warnings.warn(f"interrupted: keeping the best of {self.n_runs} finished restarts", UserWarning, stacklevel=5)
-
-
-class State(NamedTuple):
-    """Groups, the rows assigned to them, and the objective there."""
-
-    assigned: NDArray  # labels, or Z
-    A: Any
-    value: float
-
-
-def means_of(A: Any) -> NDArray:
-    """The means among the parameters of the groups."""
-    return A.means if isinstance(A, MeansCovariances) else A
-
-
-def each(A: Any, change: Callable[[NDArray], NDArray]) -> Any:
-    """Change every array among the parameters of the groups."""
-    return MeansCovariances(*map(change, A)) if isinstance(A, MeansCovariances) else change(A)
-
-
-def as_float64(part: NDArray) -> NDArray[np.float64]:
-    """The same numbers in double precision."""
-    return part.astype(np.float64, copy=False)
-
-
-def canonical_order(A: Any, sizes: NDArray) -> NDArray[np.intp]:
-    """Largest group first, equal ones by their means: equal solutions print equal."""
-    return np.lexsort((*means_of(A).T[::-1], -sizes))
 
 
 class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -13,16 +13,8 @@ from madbayes.engine.partition import Clusters, cluster_means, collapsed_dp_mean
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
-from madbayes.estimators.base import (
-    PATH_LENGTH,
-    PATH_RESTARTS,
-    PATH_ROWS,
-    GroupEstimator,
-    Problem,
-    State,
-    as_float64,
-    means_of,
-)
+from madbayes.estimators.base import PATH_LENGTH, PATH_RESTARTS, PATH_ROWS, GroupEstimator
+from madbayes.estimators.problem import Problem, State, as_float64, means_of
 from madbayes.model import CRP, DirichletMultinomial, Gaussian, Likelihood, Objective, Prior
 from madbayes.model.priors import one_hot
 from madbayes.paper.clusters import squared_distances

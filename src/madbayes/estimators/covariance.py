@@ -10,8 +10,8 @@ from madbayes.engine import covariance as engine
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators import validation
-from madbayes.estimators.base import Problem, as_float64, each
 from madbayes.estimators.clusters import ClusterEstimator
+from madbayes.estimators.problem import Problem, as_float64, each
 from madbayes.model import FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
 from madbayes.model.likelihoods import mahalanobis
 

@@ -22,17 +22,8 @@ from madbayes.engine.codes import best_codes
 from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
-from madbayes.estimators.base import (
-    AUTO_RESTARTS,
-    PATH_LENGTH,
-    PATH_RESTARTS,
-    PATH_ROWS,
-    Budget,
-    GroupEstimator,
-    Problem,
-    State,
-    as_float64,
-)
+from madbayes.estimators.base import AUTO_RESTARTS, PATH_LENGTH, PATH_RESTARTS, PATH_ROWS, GroupEstimator
+from madbayes.estimators.problem import Budget, Problem, State, as_float64
 from madbayes.model import IBP, BetaBernoulli, Gaussian, Likelihood, Objective, Prior
 from madbayes.paper import Result, Run
 from madbayes.paper.features import with_penalty

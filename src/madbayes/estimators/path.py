@@ -10,7 +10,7 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning, warn_of_weak_evidence
 from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, find_path
 from madbayes.estimators import validation
-from madbayes.estimators.base import Problem
+from madbayes.estimators.problem import Problem
 
 # Numbers of groups that are looked at unless the user gives a limit.
 PATH_LENGTH = 16

@@ -1,6 +1,7 @@
 """Compiled loops over blocks of rows. They hold no lock, call no library, and import nothing else of this package.
 
-Arguments are marked IN, OUT or INOUT; buffers belong to the caller.
+Arguments are marked IN, OUT or INOUT; buffers belong to the caller. Numba's cache does not notice when a kernel in
+another file changes that a cached one calls: whoever edits kernels deletes ``__pycache__`` first (``make clean``).
 """
 
 from madbayes.engine.kernels.cluster_search import (
@@ -26,19 +27,15 @@ from madbayes.engine.kernels.clusters import (
 from madbayes.engine.kernels.codes import search_codes
 from madbayes.engine.kernels.collapsed import run_collapsed
 from madbayes.engine.kernels.features import (
-    Limits,
-    Scratch,
     count_pairs,
     drop_dependent,
     eliminate,
-    open_features,
-    refill,
     row_errors,
-    run_all,
     seed_runs,
     solve,
     sweep_bits,
 )
+from madbayes.engine.kernels.runs import Limits, Scratch, open_features, refill, run_all
 from madbayes.engine.kernels.search import polish
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from madbayes.engine.kernels.branching import branch, distance, make_tree
 from madbayes.engine.kernels.compiling import compiled
 from madbayes.engine.kernels.features import take_residual
 
@@ -25,7 +26,7 @@ def search_codes(X, A, Q, R, offset, rounder, codes, node_limit):  # type: ignor
             for d in range(D):
                 G[j, k] += A[j, d] * A[k, d]
     first, second = np.empty(K, np.uint8), np.empty(K, np.uint8)
-    residual = np.empty(D)
+    residual, y, tree = np.empty(D), np.empty(K), make_tree(K)
     for n in range(n_rows):
         x = X[n]
         size = 0.0
@@ -42,7 +43,12 @@ def search_codes(X, A, Q, R, offset, rounder, codes, node_limit):  # type: ignor
         if other < error - _doubt(size, error):
             first[:] = second
             error = other
-        _branch_and_bound(x, Q, R, offset, first, node_limit, size)
+        for k in range(K):
+            y[k] = offset[k]
+            for d in range(D):
+                y[k] += Q[d, k] * x[d]
+        now = distance(y, R, first, K)
+        branch(y, R, K, now - _doubt(size, now), node_limit, tree, first)
         codes[n] = first
 
 
@@ -84,48 +90,3 @@ def _flip_down(x, A, G, z, residual, size):  # type: ignore[no-untyped-def]
                 z[j] = 1 - z[j]
             break
         error = lower
-
-
-@compiled()
-def _branch_and_bound(x, Q, R, offset, code, node_limit, size):  # type: ignore[no-untyped-def]
-    """Replace the code by a better one, if there is one: bits from the last to the first, the nearer value first."""
-    D, K = Q.shape
-    y, rest, partial = offset.copy(), np.empty(K), np.zeros(K + 1)
-    z, nearer, tried = np.zeros(K, np.uint8), np.zeros(K, np.uint8), np.zeros(K, np.int64)
-    for k in range(K):
-        for d in range(D):
-            y[k] += Q[d, k] * x[d]
-    best = 0.0
-    for i in range(K):
-        c = y[i]
-        for j in range(i, K):
-            if code[j]:
-                c -= R[i, j]
-        best += c * c
-    best -= _doubt(size, best)
-    level, nodes = K - 1, 0
-    while level < K:
-        if tried[level] == 2 or nodes > node_limit:
-            level += 1
-            continue
-        if tried[level] == 0:
-            rest[level] = y[level]
-            for j in range(level + 1, K):
-                if z[j]:
-                    rest[level] -= R[level, j]
-            nearer[level] = abs(rest[level] - R[level, level]) < abs(rest[level])
-        bit = nearer[level] if tried[level] == 0 else 1 - nearer[level]
-        tried[level] += 1
-        nodes += 1
-        c = rest[level] - (R[level, level] if bit else 0.0)
-        error = partial[level + 1] + c * c
-        if error >= best:
-            tried[level] = 2  # the other value is farther still
-            continue
-        z[level], partial[level] = bit, error
-        if level == 0:
-            best = error
-            code[:] = z
-        else:
-            level -= 1
-            tried[level] = 0

@@ -362,7 +362,7 @@ def collapsed_sweep(X, weights, Z, used, limits, joint_limit, fit, view, tables,
 
 @compiled()
 def run_collapsed(X, weights, Z, A, used, limits, joint_limit, trace):  # type: ignore[no-untyped-def]
-    """A whole run of collapsed BP-means. As :func:`madbayes.engine.kernels.features.run_features`; A : OUT."""
+    """A whole run of collapsed BP-means. As :func:`madbayes.engine.kernels.runs.run_features`; A : OUT."""
     (N, room), D = Z.shape, X.shape[1]
     errors, code = np.empty(N), np.empty(room, dtype=np.uint8)
     pairs, weighted, independent = np.empty((room, room)), np.empty((room, room)), np.empty(room, dtype=np.bool_)

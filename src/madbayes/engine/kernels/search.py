@@ -5,8 +5,10 @@ As in the module on features, a code z of a row with b = Ax costs zGz' - 2 b.z b
 
 import numpy as np
 
+from madbayes.engine.kernels.branching import branch, distance, make_tree
 from madbayes.engine.kernels.compiling import REORDER, compiled
-from madbayes.engine.kernels.features import drop_dependent, fit_run, project, square_features
+from madbayes.engine.kernels.features import drop_dependent, project, square_features
+from madbayes.engine.kernels.runs import fit_run
 
 
 @compiled(fastmath=REORDER)
@@ -94,54 +96,19 @@ def factor(G, used, order, R, P):  # type: ignore[no-untyped-def]
     return ridge
 
 
-@compiled(fastmath=REORDER)
-def branch_row(b, R, order, ridge, z, used, gain, square, node_limit, y, rest, partial, code, nearer, tried):  # type: ignore[no-untyped-def]
-    """Branch and bound from the code z, bits from the last to the first; returns whether there was a better one.
-
-    z : INOUT; y and what follows are scratch
-    """
+@compiled()
+def branch_row(b, R, order, ridge, z, used, gain, square, node_limit, y, code, tree):  # type: ignore[no-untyped-def]
+    """Branch and bound from the code z; returns whether there was a better one. z : INOUT; y, code, tree : scratch."""
     for i in range(used):
+        code[i] = z[order[i]]
         y[i] = b[order[i]] + 0.5 * ridge
         for k in range(i):
             y[i] -= R[k, i] * y[k]
         y[i] /= R[i, i]
-    best = 0.0
+    now = distance(y, R, code, used)
+    found = branch(y, R, used, now - gain * (square + now), node_limit, tree, code)
     for i in range(used):
-        c = y[i]
-        for j in range(i, used):
-            if z[order[j]]:
-                c -= R[i, j]
-        best += c * c
-    best -= gain * (square + best)
-    partial[used] = 0.0
-    level, nodes, found = used - 1, 0, False
-    tried[level] = 0
-    while level < used:
-        if tried[level] == 2 or nodes > node_limit:
-            level += 1
-            continue
-        if tried[level] == 0:
-            rest[level] = y[level]
-            for j in range(level + 1, used):
-                if code[j]:
-                    rest[level] -= R[level, j]
-            nearer[level] = 2.0 * rest[level] > R[level, level]
-        bit = nearer[level] if tried[level] == 0 else 1 - nearer[level]
-        tried[level] += 1
-        nodes += 1
-        c = rest[level] - (R[level, level] if bit else 0.0)
-        error = partial[level + 1] + c * c
-        if error >= best:
-            tried[level] = 2  # the other value is farther still
-            continue
-        code[level], partial[level] = bit, error
-        if level == 0:
-            best, found = error, True
-            for j in range(used):
-                z[order[j]] = code[j]
-        else:
-            level -= 1
-            tried[level] = 0
+        z[order[i]] = code[i]
     return found
 
 
@@ -152,15 +119,12 @@ def search_rows(B, G, squares, Z, used, gain, node_limit):  # type: ignore[no-un
         return 0
     K, changed = used, 0
     R, P, order = np.empty((K, K)), np.empty((K, K)), np.empty(K, np.int64)
-    y, rest, partial, g = np.empty(K), np.empty(K), np.empty(K + 1), np.empty(K)
-    code, nearer, tried = np.zeros(K, np.uint8), np.zeros(K, np.uint8), np.zeros(K, np.int64)
+    y, g, code, tree = np.empty(K), np.empty(K), np.empty(K, np.uint8), make_tree(K)
     ridge = factor(G, used, order, R, P) if node_limit else 0.0
     for n in range(len(B)):
         moved = flip_row(B[n], G, Z[n], used, gain, squares[n], g)
         if node_limit:
-            found = branch_row(
-                B[n], R, order, ridge, Z[n], used, gain, squares[n], node_limit, y, rest, partial, code, nearer, tried
-            )
+            found = branch_row(B[n], R, order, ridge, Z[n], used, gain, squares[n], node_limit, y, code, tree)
             moved = moved or found
         changed += moved
     return changed
@@ -170,16 +134,16 @@ def search_rows(B, G, squares, Z, used, gain, node_limit):  # type: ignore[no-un
 def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, scratch):  # type: ignore[no-untyped-def]
     """Least squares and best codes in turn until no code changes. Z, A : INOUT.
 
-    Returns how many features there are, what they explain, and the iterations made.
+    Returns how many features there are.
     """
-    iteration, changed, exact, explained = 0, 1, False, 0.0
+    iteration, changed, exact = 0, 1, False
     while changed and iteration < max_iter:
         iteration += 1
-        explained = fit_run(X, weights, Z, A, used, scratch)
+        fit_run(X, weights, Z, A, used, scratch)
         used = drop_dependent(Z, A, used, scratch.independent)
         project(X, A, used, scratch.B)
         square_features(A, used, scratch.G)
         changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit if exact else 0)
         # Flips of one or two bits first; once they change nothing, branch and bound.
         exact, changed = changed == 0, changed + (not exact)
-    return used, explained, iteration
+    return used
