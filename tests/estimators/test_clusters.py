@@ -31,7 +31,7 @@ def test_finds_clusters_that_are_far_apart(search, collapsed, blobs):
 def test_with_a_cap_and_no_penalty_it_is_k_means(start):
     X = make_mixture(200, 3, 6, random_state=start).X
     C = X[np.random.default_rng(start).choice(len(X), 5, replace=False)]
-    model = DPMeans(0, max_clusters=5, init=C).fit(X)
+    model = DPMeans(0, max_clusters=5, init=C, search="paper").fit(X)
     peer = KMeans(5, init=C, n_init=1, tol=0, algorithm="lloyd").fit(X)
     assert_allclose(model.objective_, peer.inertia_)
     assert_allclose(sorted(model.cluster_centers_.tolist()), sorted(peer.cluster_centers_.tolist()))
@@ -40,7 +40,7 @@ def test_with_a_cap_and_no_penalty_it_is_k_means(start):
 def test_k_means_with_weights_is_k_means_with_copies():
     X = make_mixture(60, 2, 4, random_state=1).X
     weights = np.random.default_rng(1).integers(1, 4, len(X))
-    model = DPMeans(0, max_clusters=4, init=X[:4])
+    model = DPMeans(0, max_clusters=4, init=X[:4], search="paper")
     weighted = model.fit(X, sample_weight=weights).objective_
     copied = model.fit(np.repeat(X, weights, axis=0)).objective_
     assert_allclose(weighted, copied)
@@ -88,7 +88,7 @@ def test_with_one_cluster_the_margin_is_infinite(X):
 
 def test_init_with_centres(X):
     C = X[[0, 1, -1]]
-    model = DPMeans(5.0, init=C).fit(X)
+    model = DPMeans(5.0, init=C, search="paper").fit(X)
     (run,) = model.runs_
     assert run.seed == "init"
     assert_allclose(run.value, paper.dp_means(X, 5.0, C).value)
@@ -103,7 +103,7 @@ def test_init_with_a_fitted_model(X):
 
 def test_more_restarts_from_the_same_centres(X):
     C = X[:2]
-    model = DPMeans(5.0, init=C, n_init=4, random_state=0).fit(X)
+    model = DPMeans(5.0, init=C, search="paper", n_init=4, random_state=0).fit(X)
     assert len(model.runs_) == 4
     for run in model.runs_[1:]:
         order = np.random.default_rng(run.seed).permutation(len(X))

@@ -5,14 +5,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, StepwiseKFeatures
 
-COPIES = {"check_sample_weight_equivalence_on_dense_data": "a start draws rows, of which copies are more"}
-EXPECTED_TO_FAIL = {BPMeans: COPIES, StepwiseKFeatures: COPIES}
-
 
 def checks():
     for estimator in (DPMeans, BPMeans, KFeatures, StepwiseKFeatures, CovarianceDPMeans):
-        expected = EXPECTED_TO_FAIL.get(estimator, {})
-        yield from estimator_checks_generator(estimator(), expected_failed_checks=expected, mark="xfail")
+        yield from estimator_checks_generator(estimator())
 
 
 def name_of(part):

@@ -21,10 +21,11 @@ def test_found_by_hand(model, search):
     assert_allclose(model.inverse_transform(model.transform(SUMS)), SUMS, atol=1e-12)
 
 
+@pytest.mark.parametrize("search", ["best", "paper"])
 @pytest.mark.parametrize("collapsed", [False, True])
 @pytest.mark.parametrize("weights", [None, np.arange(18) % 3])
-def test_k_features_is_capped_bp_means_without_a_penalty(X, collapsed, weights):
-    options = {"collapsed": collapsed, "random_state": 5, "n_init": 4}
+def test_k_features_is_capped_bp_means_without_a_penalty(X, search, collapsed, weights):
+    options = {"collapsed": collapsed, "search": search, "random_state": 5, "n_init": 4}
     first = KFeatures(3, **options).fit(X, sample_weight=weights)
     second = BPMeans(0, max_components=3, **options).fit(X, sample_weight=weights)
     assert_array_equal(first.components_, second.components_)
@@ -128,7 +129,7 @@ def test_init_with_codes_and_components(X, seed):
         (BPMeans(5.0, collapsed=True), paper.collapsed_bp_means(X, 5.0, Z).value),
         (KFeatures(3), paper.k_features(X, 3, Z, A).value),
     ):
-        (run,) = model.set_params(init=(Z, A)).fit(X).runs_
+        (run,) = model.set_params(init=(Z, A), search="paper").fit(X).runs_
         assert run.seed == "init"
         assert_allclose(run.value, value)
         assert model.objective_ <= value + 1e-9
@@ -137,10 +138,10 @@ def test_init_with_codes_and_components(X, seed):
 def test_init_with_a_fitted_model(X):
     first = BPMeans(5.0, n_init=1, random_state=0).fit(X)
     for model in (BPMeans(5.0), StepwiseKFeatures(5.0, random_state=0)):
-        second = model.set_params(init=first).fit(X)
+        second = model.set_params(init=first, search="paper").fit(X)
         assert second.objective_ <= first.objective_ + 1e-9
         assert "init" in [run.seed for run in second.runs_]
-    same = KFeatures(first.n_components_, init=first).fit(X)
+    same = KFeatures(first.n_components_, init=first, search="paper").fit(X)
     assert same.objective_ <= first.sse_ + 1e-9
 
 
@@ -148,7 +149,7 @@ def test_init_goes_with_rows_that_do_not_count(X):
     """Z has a line for every row of X, also for those of weight zero."""
     weights = np.arange(len(X)) % 3
     Z, A = (X[:, :1] > 4).astype(int), np.array([[8.0, 8.0]])
-    model = BPMeans(5.0, init=(Z, A)).fit(X, sample_weight=weights)
+    model = BPMeans(5.0, init=(Z, A), search="paper").fit(X, sample_weight=weights)
     counted = weights > 0
     expected = paper.bp_means(X[counted], 5.0, Z[counted], A, sample_weight=weights[counted].astype(float))
     assert_allclose(model.runs_[0].value, expected.value)
@@ -164,7 +165,7 @@ def test_common_components_come_first_and_equal_ones_by_their_values():
 
 
 def test_stepwise_is_the_best_of_k_features_for_each_number(X):
-    model = StepwiseKFeatures(2.0, n_init=5, random_state=0).fit(X)
+    model = StepwiseKFeatures(2.0, search="paper", n_init=5, random_state=0).fit(X)
     result, runs = paper.stepwise_k_features(X, 2.0, n_init=5, random_state=model_seed(0))
     assert [(run.seed, run.K, run.iterations) for run in model.runs_] == [(r.seed, r.K, r.iterations) for r in runs]
     assert_allclose([run.value for run in model.runs_], [run.value for run in runs])

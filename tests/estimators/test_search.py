@@ -1,4 +1,4 @@
-"""Restarts: replayed from their seeds, in parallel, stopped early; and the penalty path."""
+"""Restarts of the paper's algorithm: replayed from their seeds, in parallel, stopped early; and the penalty path."""
 
 import pickle
 
@@ -26,7 +26,8 @@ def attributes(model):
 @pytest.mark.parametrize("cap", [None, 3])
 @pytest.mark.parametrize("collapsed", [False, True])
 def test_runs_of_dp_means_can_be_replayed(X, weights, cap, collapsed):
-    model = DPMeans(5.0, max_clusters=cap, collapsed=collapsed, n_init=5, random_state=1).fit(X, sample_weight=weights)
+    model = DPMeans(5.0, max_clusters=cap, collapsed=collapsed, search="paper", n_init=5, random_state=1)
+    model.fit(X, sample_weight=weights)
     algorithm = paper.collapsed_dp_means if collapsed else paper.dp_means
     assert len(model.runs_) == 5
     assert model.runs_[0].seed is None
@@ -41,7 +42,7 @@ def test_runs_of_dp_means_can_be_replayed(X, weights, cap, collapsed):
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 def test_runs_of_k_means_can_be_replayed(X, weights):
-    model = DPMeans(0, max_clusters=4, n_init=5, random_state=1).fit(X, sample_weight=weights)
+    model = DPMeans(0, max_clusters=4, search="paper", n_init=5, random_state=1).fit(X, sample_weight=weights)
     for run in model.runs_:
         start = paper.seed_clusters(X, 4, random_state=run.seed, sample_weight=weights)
         assert run.value == pytest.approx(paper.k_means(X, start, sample_weight=weights).value, rel=1e-9)
@@ -50,7 +51,7 @@ def test_runs_of_k_means_can_be_replayed(X, weights):
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 @pytest.mark.parametrize("collapsed", [False, True])
 def test_runs_of_bp_means_can_be_replayed(X, weights, collapsed):
-    model = BPMeans(5.0, collapsed=collapsed, n_init=5, random_state=1).fit(X, sample_weight=weights)
+    model = BPMeans(5.0, collapsed=collapsed, search="paper", n_init=5, random_state=1).fit(X, sample_weight=weights)
     assert len({run.seed for run in model.runs_}) == 5
     for run in model.runs_:
         Z, A = paper.seed_features(X, penalty=5.0, random_state=run.seed, sample_weight=weights)
@@ -64,14 +65,14 @@ def test_runs_of_bp_means_can_be_replayed(X, weights, collapsed):
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 def test_runs_of_k_features_can_be_replayed(X, weights):
-    model = KFeatures(3, n_init=5, random_state=1).fit(X, sample_weight=weights)
+    model = KFeatures(3, search="paper", n_init=5, random_state=1).fit(X, sample_weight=weights)
     for run in model.runs_:
         start = paper.seed_features(X, 3, random_state=run.seed, sample_weight=weights)
         assert run.value == pytest.approx(paper.k_features(X, 3, *start, sample_weight=weights).value, rel=1e-9)
 
 
 def test_runs_of_stepwise_k_features_can_be_replayed(X):
-    model = StepwiseKFeatures(5.0, n_init=3, random_state=1).fit(X)
+    model = StepwiseKFeatures(5.0, search="paper", n_init=3, random_state=1).fit(X)
     assert len(model.runs_) % 3 == 0
     for i, run in enumerate(model.runs_):
         K = i // 3 + 1
@@ -80,7 +81,7 @@ def test_runs_of_stepwise_k_features_can_be_replayed(X):
 
 
 def test_the_best_run_is_kept(model, X):
-    model.set_params(n_init=6).fit(X)
+    model.set_params(search="paper", n_init=6).fit(X)
     best = min(run.value for run in model.runs_)
     assert_allclose(model.objective_, best)
     assert_allclose(model.objective_trace_[-1], model.objective_)
@@ -90,9 +91,8 @@ def test_the_best_run_is_kept(model, X):
 
 
 def test_ten_restarts_unless_told_otherwise(X):
-    assert len(DPMeans(5.0).fit(X).runs_) == 10
-    assert len(BPMeans(5.0).fit(X).runs_) == 10
-    assert len(KFeatures(2).fit(X).runs_) == 10
+    for model in (DPMeans(5.0), BPMeans(5.0), KFeatures(2), CovarianceDPMeans(0.1)):
+        assert len(model.set_params(search="paper").fit(X).runs_) == 10
 
 
 def test_same_seed_same_answer_for_any_number_of_jobs(model, X):
@@ -121,14 +121,15 @@ def test_refitting_gives_the_same(model, X, penalty):
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_time_limit_stops_early_but_not_before_one_run(X, n_jobs):
-    model = DPMeans(5.0, n_init=10**6, time_limit=0.05, random_state=0, n_jobs=n_jobs).fit(X)
+    options = {"search": "paper", "random_state": 0}
+    model = DPMeans(5.0, n_init=10**6, time_limit=0.05, n_jobs=n_jobs, **options).fit(X)
     assert 1 <= len(model.runs_) < 10**5
-    assert [run.seed for run in model.runs_[:2]] == [run.seed for run in DPMeans(5.0, random_state=0).fit(X).runs_[:2]]
-    assert len(DPMeans(5.0, time_limit=1e-9).fit(X).runs_) == 1
+    assert [run.seed for run in model.runs_[:2]] == [run.seed for run in DPMeans(5.0, **options).fit(X).runs_[:2]]
+    assert len(DPMeans(5.0, time_limit=1e-9, **options).fit(X).runs_) == 1
 
 
 def test_the_runs_done_in_the_time_can_be_asked_for_again(X):
-    model = DPMeans(5.0, n_init=10**5, time_limit=0.05, random_state=0).fit(X)
+    model = DPMeans(5.0, search="paper", n_init=10**5, time_limit=0.05, random_state=0).fit(X)
     again = clone(model).set_params(n_init=len(model.runs_), time_limit=None).fit(X)
     assert [run[:4] for run in again.runs_] == [run[:4] for run in model.runs_]
     assert attributes(again) == attributes(model)
@@ -165,6 +166,7 @@ def interrupt(monkeypatch, model, method, call):
 
     monkeypatch.setattr(type(model), method, interrupted)
     monkeypatch.setattr(type(model), "_batch", lambda self, problem: 1)
+    model.set_params(search="paper")
     return calls
 
 
@@ -182,16 +184,17 @@ class TestInterrupt:
         assert model.objective_ <= min(run.value for run in model.runs_) * (1 + 1e-9)
 
     def test_in_the_first_run_is_an_interrupt(self, model, method, monkeypatch, X):
+        model = clone(model)
         interrupt(monkeypatch, model, method, 1)
         with pytest.raises(KeyboardInterrupt):
-            clone(model).fit(X)
+            model.fit(X)
 
 
 def test_too_few_iterations_are_a_warning():
     X = np.random.default_rng(0).normal(size=(200, 3))
     for model in (DPMeans(3.0), BPMeans(3.0), KFeatures(4)):
         with pytest.warns(ConvergenceWarning, match="max_iter=1 "):
-            model.set_params(max_iter=1, n_init=1, random_state=0).fit(X)
+            model.set_params(search="paper", max_iter=1, n_init=1, random_state=0).fit(X)
         assert not model.converged_
         assert model.n_iter_ == 1
 
@@ -204,16 +207,17 @@ def test_collapsed_and_search_report_the_same_objective(X):
                             + 5.0 * (model.n_clusters_ - 1))  # fmt: skip
 
 
+@pytest.mark.parametrize("search", ["best", "paper"])
 @pytest.mark.parametrize("weights", [None, np.linspace(1, 2, 90)])
-def test_auto_finds_three_clusters(blobs, weights):
+def test_auto_finds_three_clusters(blobs, weights, search):
     X, labels = blobs
-    model = DPMeans(random_state=0).fit(X, sample_weight=weights)
+    model = DPMeans(search=search, random_state=0).fit(X, sample_weight=weights)
     assert_array_equal(model.labels_, labels)
     assert model.path_.best == 3
     lo, hi = model.path_.intervals[3]
     assert lo < model.penalty_ < hi
     assert model.path_.ratio == hi / lo
-    assert "path" in [run.seed for run in model.runs_]
+    assert search == "best" or "path" in [run.seed for run in model.runs_]
 
 
 def test_auto_finds_clusters_on_a_sample_of_many_rows(blobs):

@@ -2,8 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from time import perf_counter
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -14,21 +13,30 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine.blocks import Workers, row_blocks
-from madbayes.engine.path import PenaltyPath
+from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
+from madbayes.engine.path_search import Effort, Kind, find_path
 from madbayes.estimators import validation
-from madbayes.estimators.problem import Budget, Problem, State, as_float64, canonical_order, each, means_of
+from madbayes.estimators.problem import (
+    Found,
+    Problem,
+    State,
+    as_float64,
+    canonical_order,
+    each,
+    means_of,
+    row_weight,
+    tiny_group,
+)
+from madbayes.estimators.searching import Searching
 from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
-from madbayes.paper import Run
 from madbayes.paper.result import RELATIVE_GAIN
 
-# Restarts when n_init="auto", for both values of search.
-AUTO_RESTARTS = 10
-# The path behind penalty="auto": numbers of groups tried, runs for each, rows at most.
-PATH_LENGTH, PATH_RESTARTS, PATH_ROWS = 10, 10, 500
+# The path behind penalty="auto": numbers of groups tried, and rows at most.
+PATH_LENGTH, PATH_ROWS = 16, 500
 
 
-class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Check, choose the penalty, run the restarts, settle, store."""
+class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Check, choose the penalty, search, settle, store."""
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the groups of X.
@@ -60,11 +68,11 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             else:
                 path = self._path(problem, likelihood)
                 penalty = path.suggest()
-            result, runs = self._search(problem, likelihood, penalty, path)
+            found = self._search(problem, likelihood, penalty, path)
             objective = Objective(likelihood, self._prior(), penalty)
-            state = self._settle_in_order(problem, objective, result.A)
+            state = self._settle_in_order(problem, objective, found.A)
             self._store(table, problem, objective, state, one_group)
-        self._store_search(result, runs, path, state)
+        self._store_search(found, path, state)
         return self
 
     @abstractmethod
@@ -83,19 +91,33 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _prior(self) -> Prior:
         """Where the price of a group comes from."""
 
-    @abstractmethod
     def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
-        """Solutions for increasing numbers of groups."""
+        """Solutions for increasing numbers of groups, on a sample of the rows."""
+        sample = problem.sample(PATH_ROWS)
+        table = sample.canonical()
+        path = find_path(
+            self._kind,
+            table.X,
+            table.sample_weight,
+            cap=self._cap(),
+            limit=PATH_LENGTH,
+            min_weight=tiny_group(sample),
+            row_weight=row_weight(sample),
+            effort=Effort(),
+            rng=np.random.default_rng(problem.seeds(1)[0]),
+            workers=problem.workers,
+        )
+        warn_of_weak_evidence(path, stacklevel=4)
+        return path
+
+    @property
+    @abstractmethod
+    def _kind(self) -> Kind:
+        """Clusters or features."""
 
     @abstractmethod
-    def _run(
-        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]
-    ) -> list[Any]:
-        """Runs of the paper's algorithm, each wholly determined by its seed."""
-
-    @abstractmethod
-    def _assign(self, X: NDArray, A: Any, workers: Workers) -> NDArray:
-        """The one way rows get their groups, in fit and after it: labels, or Z."""
+    def _cap(self) -> int | None:
+        """The largest number of groups allowed."""
 
     @abstractmethod
     def _codes(self, assigned: NDArray, K: int) -> NDArray[np.uint8]:
@@ -126,7 +148,7 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """What a group's values are compared with."""
 
     def _check_common(self) -> None:
-        validation.check_choice("search", self.search, ("best", "paper"))
+        validation.check_search(self.search)
         validation.check_count("n_init", self.n_init, other="auto")
         validation.check_count("max_iter", self.max_iter)
         validation.check_positive("time_limit", self.time_limit, optional=True)
@@ -157,63 +179,6 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return likelihood.loss(X[rows], Z, A, None if weights is None else weights[rows])
 
         return float(sum(problem.workers.map(one, row_blocks(*X.shape))))
-
-    def _search(
-        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
-    ) -> tuple[Any, list[Run]]:
-        """The best of the restarts, and a line about each."""
-        seeds: list[Any] = [self._first_seed(problem, penalty)]
-        n_init = self.n_init
-        if n_init == "auto":
-            n_init = 1 if problem.init is not None else AUTO_RESTARTS
-        if path is not None:
-            seeds.insert(0, "path")
-        seeds += problem.seeds(n_init - 1)
-        results, runs = self._restarts(
-            seeds,
-            lambda some: self._run(problem, likelihood, penalty, path, some),
-            problem,
-            Budget(self.time_limit),
-        )
-        return min(results, key=lambda result: result.value), runs
-
-    def _first_seed(self, problem: Problem, penalty: float) -> int | str | None:
-        return "init" if problem.init is not None else problem.seeds(1)[0]
-
-    def _restarts(
-        self, seeds: Sequence[Any], run: Callable[[Sequence[Any]], list[Any]], problem: Problem, budget: "Budget"
-    ) -> tuple[list[Any], list[Run]]:
-        """Run the seeds, many at a time on a small table; report them, and stop early when it must be."""
-        results: list[Any] = []
-        runs: list[Run] = []
-        size = self._batch(problem)
-        for i in range(0, len(seeds), size):
-            if budget.is_spent():
-                break
-            began = perf_counter()
-            try:
-                some = run(seeds[i : i + size])
-            except KeyboardInterrupt:
-                budget.interrupt()
-                break
-            budget.n_runs += len(some)
-            results += some
-            seconds = (perf_counter() - began) / len(some)
-            runs += [Run(s, r.K, r.value, r.iterations, seconds) for s, r in zip(seeds[i:], some, strict=False)]
-            self._report(runs[-len(some) :])
-        return results, runs
-
-    @abstractmethod
-    def _batch(self, problem: Problem) -> int:
-        """How many restarts are run together."""
-
-    def _report(self, runs: list[Run]) -> None:
-        if self.verbose:
-            for _, K, value, iterations, seconds in runs:
-                line = (
-                    f"{type(self).__name__}: K={K} objective={value:.6g} iterations={iterations} seconds={seconds:.3f}"
-                )
-                print(line)
 
     def _settle(self, problem: Problem, objective: Objective, A: Any) -> State:
         """Groups in the table's own precision that the row rule and a refit both leave as they are."""
@@ -270,17 +235,16 @@ class GroupEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """What the fitted groups cost, whichever rows they are used for."""
         return self._objective.prior.penalty(np.eye(self._n_features_out), self._objective.penalty)
 
-    def _store_search(self, result: Any, runs: list[Run], path: PenaltyPath | None, state: State) -> None:
-        self.objective_trace_ = np.append(result.trace, state.value)
-        self.n_iter_ = max(1, result.iterations)
-        self.converged_ = bool(result.converged)
-        self.runs_ = runs
-        self.search_info_ = {"search": self.search, "n_init": len(runs)}
+    def _store_search(self, found: Found, path: PenaltyPath | None, state: State) -> None:
+        self.objective_trace_ = np.append(found.trace, state.value)
+        self.n_iter_ = max(1, found.iterations)
+        self.converged_ = bool(found.converged)
+        self.runs_, self.search_info_ = found.runs, found.info
         if path is not None:
             self.path_ = path
         elif hasattr(self, "path_"):
             del self.path_
-        if not result.converged:
+        if not found.converged:
             warnings.warn(
                 f"max_iter={self.max_iter} iterations were not enough to converge; the best so far is kept",
                 ConvergenceWarning,

@@ -1,6 +1,6 @@
 """Estimators that put each row in one group."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,14 @@ from sklearn.base import ClusterMixin
 
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.centres import Nearest, Table, nearest
+from madbayes.engine.cluster_search import ClusterLandscape
 from madbayes.engine.partition import Clusters, cluster_means, collapsed_dp_means, dp_means, k_means, squared_error
 from madbayes.engine.path import PenaltyPath
+from madbayes.engine.path_search import CLUSTERS
+from madbayes.engine.search import Landscape, Move
 from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
-from madbayes.estimators.base import PATH_LENGTH, PATH_RESTARTS, PATH_ROWS, GroupEstimator
+from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.problem import Problem, State, as_float64, means_of
 from madbayes.model import CRP, DirichletMultinomial, Gaussian, Likelihood, Objective, Prior
 from madbayes.model.priors import one_hot
@@ -55,28 +58,7 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
     def _batch(self, problem: Problem) -> int:
         return problem.workers.n_threads if len(row_blocks(*problem.X.shape)) == 1 else 1
 
-    def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
-        """K-means for K = 1, 2, ... on a sample of the rows."""
-        sample = problem.sample(PATH_ROWS)
-        cap = min(PATH_LENGTH, len(sample.X), self._cap() or PATH_LENGTH)
-        solutions = list(self._solutions(sample, likelihood, cap))
-        losses = np.array([solution.value for solution in solutions])
-        return PenaltyPath(np.arange(1, len(solutions) + 1), losses, solutions)
-
-    def _solutions(self, problem: Problem, likelihood: Likelihood, cap: int) -> Iterator[Any]:
-        """Best K-means for each K: from the previous means with the farthest row added, and from ++ seeds."""
-        X, weight, table = problem.X, problem.sample_weight, Table.of(problem.X, problem.sample_weight)
-        options: dict[str, Any] = {"max_iter": self.max_iter, "workers": problem.workers}
-        run = first = k_means(table, table.mean()[None], **options)
-        yield first
-        for K in range(2, cap + 1):
-            if run.value <= 1e-12 * first.value:
-                return
-            distances = ((X - run.A[run.labels]) ** 2).sum(axis=1)
-            starts = [np.vstack([run.A, X[(problem.weights * distances).argmax()]])]
-            starts += [seed_clusters(X, K, seed, sample_weight=weight) for seed in problem.seeds(PATH_RESTARTS - 1)]
-            run = min((k_means(table, start, **options) for start in starts), key=lambda run: run.value)
-            yield run
+    _kind = CLUSTERS
 
     def _start(self, problem: Problem, path: PenaltyPath | None, seed: Any) -> tuple[NDArray | None, NDArray | None]:
         """Means and row order to start from."""
@@ -179,25 +161,28 @@ class DPMeans(ClusterEstimator):
     ----------
     penalty : float, str, default="auto"
         The price of one more cluster, in squared units of X (the paper's lambda squared). A share such as ``"2%"``
-        is taken of the squared error of a single cluster. ``"auto"`` runs K-means for K = 1, ..., 10 (on at most
-        500 rows), takes the K that is best over the widest range of penalties on a logarithmic scale, and the
-        middle of that range.
+        is taken of the squared error of a single cluster. ``"auto"`` solves the problem for K = 1, ..., 16 (on at
+        most 500 rows), takes the K that is best over the widest range of penalties on a logarithmic scale, and the
+        middle of that range; one cluster, and a warning, if that is no wider than in groupless tables. See
+        :func:`penalty_path`.
     max_clusters : int, optional
         Never more clusters than this. With ``penalty=0`` this is K-means.
     collapsed : bool, default=False
-        Use the collapsed algorithm, in which means follow every single move.
-    search : {"best", "paper"}, default="best"
-        Both run the paper's algorithm in this version.
+        With ``search="paper"``, use the collapsed algorithm, in which means follow every single move.
+    search : {"best", "paper"} or Search, default="best"
+        ``"paper"`` restarts the paper's algorithm. ``"best"`` is iterated local search: moves, each kept only if the
+        objective falls, in several lineages until the best value was reached four times independently, or forty
+        lineages have ended. A :class:`madbayes.engine.search.Search` sets these numbers and the moves.
     init : array of shape (K, n_columns) or fitted model, optional
         Means to start from, in place of the mean of all rows.
     n_init : int, default="auto"
-        Number of runs; the one with the lowest objective is kept. The first takes the rows in order, the others
-        permute them. ``"auto"`` is 10, or 1 with ``init``. With ``penalty="auto"`` one more run starts from the
-        solution found on the way.
+        Number of lineages at most, or of runs of the paper's algorithm, of which the first takes the rows in order
+        and the others permute them. ``"auto"`` is 40 lineages or 10 runs, or 1 with ``init``. With
+        ``penalty="auto"`` one more starts from the solution found on the way.
     max_iter : int, default=300
-        Passes over the rows in a run.
+        Passes over all rows of a run of the paper's algorithm.
     time_limit : float, optional
-        Seconds after which no further run is started; what ``penalty="auto"`` does before does not count.
+        Seconds after which the best so far is kept; what ``penalty="auto"`` does before does not count.
     random_state : int, RandomState instance, optional
         Same seed, same answer, whatever ``n_jobs``.
     n_jobs : int, optional
@@ -223,9 +208,12 @@ class DPMeans(ClusterEstimator):
     n_iter_ : int
     converged_ : bool
     runs_ : list of Run
-        Seed, number of clusters, objective, iterations and seconds of each run. Seed s stands for the row order
-        ``numpy.random.default_rng(s).permutation(n_rows)``, None for the order of the table.
+        Seed, number of clusters, objective, iterations (or moves) and seconds of each run (or lineage). With
+        ``search="paper"`` seed s stands for the row order ``numpy.random.default_rng(s).permutation(n_rows)``, None
+        for the order of the table.
     search_info_ : dict
+        What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
+        kept.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 
@@ -304,6 +292,24 @@ class DPMeans(ClusterEstimator):
         if cap is not None and penalty == 0 and A is not None and len(A) == cap:
             return k_means(table, A, **options)
         return dp_means(table, penalty, A, order=order, max_clusters=cap, **options)
+
+    _search_rows = 5000
+
+    def _landscape(self, problem: Problem, penalty: float) -> tuple[Landscape, Mapping[str, Move]]:
+        cap, K = self._cap(), None
+        if cap is not None and penalty == 0:
+            K = min(cap, len(problem.X))
+        return ClusterLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), CLUSTERS.moves
+
+    def _init_groups(self, sample: Problem) -> NDArray:
+        return nearest(sample.X, as_float64(sample.init), sample.workers)
+
+    def _descend_from(self, problem: Problem, penalty: float, A: NDArray) -> Clusters:
+        table, cap = Table.of(problem.X, problem.sample_weight), self._cap()
+        options: dict[str, Any] = {"max_iter": self.max_iter, "workers": problem.workers}
+        if cap is not None and penalty == 0 and len(A) == cap:
+            return k_means(table, A, **options)
+        return dp_means(table, penalty, A, max_clusters=cap, **options)
 
     def _loss(self, problem: Problem, likelihood: Likelihood, assigned: NDArray, A: NDArray) -> float:
         # The squared error of a row is the distance to its mean: no table of codes is needed.

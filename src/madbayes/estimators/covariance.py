@@ -1,6 +1,6 @@
 """The estimator whose clusters have covariances."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 from madbayes.engine import covariance as engine
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath
+from madbayes.engine.path_search import CLUSTERS, Effort, solve_path
 from madbayes.estimators import validation
+from madbayes.estimators.base import PATH_LENGTH, PATH_ROWS
 from madbayes.estimators.clusters import ClusterEstimator
-from madbayes.estimators.problem import Problem, as_float64, each
+from madbayes.estimators.problem import Found, Problem, as_float64, each
 from madbayes.model import FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
 from madbayes.model.likelihoods import mahalanobis
 
@@ -36,7 +38,9 @@ class CovarianceDPMeans(ClusterEstimator):
         smaller one lets clusters take their own shape more freely, and makes tiny clusters cheaper.
     covariances : array of shape (n_columns, n_columns) or (K, n_columns, n_columns), optional
         Known covariances: one for all clusters, or one for each of at most K clusters.
-    max_clusters, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
+    search : {"best", "paper"}, default="best"
+        Both restart the paper's algorithm in this version.
+    max_clusters, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
         As in :class:`DPMeans`.
 
     Attributes
@@ -118,12 +122,26 @@ converged_, runs_, search_info_, path_
         varies = scatter > 1e-24 * total * np.square(np.maximum(X.max(axis=0), -X.min(axis=0)), dtype=np.float64)
         return FullCovarianceGaussian(np.diag(np.where(varies, scatter, 1.0)), c)
 
-    def _solutions(self, problem: Problem, likelihood: Any, cap: int) -> Iterator[Any]:
-        """From K-means in the metric of a cluster that has no scatter yet."""
+    def _path(self, problem: Problem, likelihood: Any) -> PenaltyPath:
+        """From K-means in the metric of a cluster that has no scatter yet, on a sample of the rows."""
+        sample = problem.sample(PATH_ROWS)
         factor = np.linalg.cholesky(likelihood.initial_covariance(0))
-        whitened = problem._replace(X=as_float64(np.linalg.solve(factor, problem.X.T).T))
-        for run in super()._solutions(whitened, likelihood, cap):
-            yield self._descend(problem, likelihood, 0.0, run.A @ factor.T, run.K, None, problem.workers)
+        whitened = as_float64(np.linalg.solve(factor, sample.X.T).T)
+        partitions = solve_path(
+            CLUSTERS.landscape(whitened, 0.0, sample.sample_weight),
+            CLUSTERS.moves,
+            min(PATH_LENGTH, len(sample.X), self._cap() or PATH_LENGTH),
+            patience=Effort().patience,
+            n_fresh=Effort().n_fresh,
+            rng=np.random.default_rng(problem.seeds(1)[0]),
+            workers=problem.workers,
+        )
+        solutions = [
+            self._descend(sample, likelihood, 0.0, found.A @ factor.T, found.K, None, problem.workers)
+            for found in partitions
+        ]
+        losses = np.array([solution.value for solution in solutions])
+        return PenaltyPath(np.arange(1, len(solutions) + 1), losses, solutions)
 
     def _descend(
         self,
@@ -149,6 +167,9 @@ converged_, runs_, search_info_, path_
         )
         used = self._useful(run.labels, run.K)
         return run._replace(labels=self._without(run.labels, used), A=each(run.A, lambda part: part[used]))
+
+    def _search_best(self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None) -> Found:
+        return self._search_paper(problem, likelihood, penalty, path)
 
     def _run(
         self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]

@@ -1,7 +1,7 @@
 """Estimators that put each row in any number of groups."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,15 @@ from madbayes.engine.allocation import (
 )
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.codes import best_codes
+from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
+from madbayes.engine.path_search import FEATURES
+from madbayes.engine.search import Landscape, Move
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
-from madbayes.estimators.base import AUTO_RESTARTS, PATH_LENGTH, PATH_RESTARTS, PATH_ROWS, GroupEstimator
-from madbayes.estimators.problem import Budget, Problem, State, as_float64
+from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.problem import Budget, Found, Problem, State, as_float64
+from madbayes.estimators.searching import AUTO_RESTARTS
 from madbayes.model import IBP, BetaBernoulli, Gaussian, Likelihood, Objective, Prior
 from madbayes.paper import Result, Run
 from madbayes.paper.features import with_penalty
@@ -71,19 +75,7 @@ class FeatureEstimator(GroupEstimator):
     def _batch(self, problem: Problem) -> int:
         return CHUNK * problem.workers.n_threads if len(row_blocks(*problem.X.shape)) == 1 else 1
 
-    def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
-        """K-features for K = 0, 1, 2, ... on a sample of the rows."""
-        sample = problem.sample(PATH_ROWS)
-        path = k_features_path(
-            lambda K, seeds: self._run_k_features(sample, K, seeds),
-            n_init=PATH_RESTARTS,
-            max_components=min(PATH_LENGTH, self._cap() or PATH_LENGTH),
-            seed=sample.seeds(1)[0],
-            negligible=sample.weights.sum() * rounding_error(sample.X),
-        )
-        solutions = {solution.K: solution for solution in path}
-        losses = np.array([solution.value for solution in solutions.values()])
-        return PenaltyPath(np.arange(len(solutions)), losses, list(solutions.values()))
+    _kind = FEATURES
 
     def _run_k_features(self, problem: Problem, K: int, seeds: Sequence[Any]) -> list[Result]:
         options: dict[str, Any] = {"sample_weight": problem.sample_weight, "workers": problem.workers}
@@ -125,6 +117,28 @@ class FeatureEstimator(GroupEstimator):
         if cap is not None and penalty == 0:
             return k_features(X, min(cap, len(X)), starts, **options)
         return bp_means(X, penalty, starts, max_components=cap, **options)
+
+    _search_rows = 1000
+
+    def _landscape(self, problem: Problem, penalty: float) -> tuple[Landscape, Mapping[str, Move]]:
+        cap, K = self._cap(), None
+        if cap is not None and penalty == 0:
+            K = min(cap, len(problem.X))
+        return FeatureLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), FEATURES.moves
+
+    def _init_groups(self, sample: Problem) -> NDArray:
+        return sample.init[0][sample.rows]
+
+    def _descend_from(self, problem: Problem, penalty: float, A: NDArray) -> Result:
+        start, cap = (best_codes(problem.X, A, problem.workers), A), self._cap()
+        options: dict[str, Any] = {
+            "sample_weight": problem.sample_weight,
+            "max_iter": self.max_iter,
+            "workers": problem.workers,
+        }
+        if cap is not None and penalty == 0:
+            return k_features(problem.X, min(cap, len(problem.X)), [start], **options)[0]
+        return bp_means(problem.X, penalty, [start], max_components=cap, **options)[0]
 
     def _settle(self, problem: Problem, objective: Objective, A: NDArray) -> State:
         """Where the number of components is given, bring it about as far as there is something to explain."""
@@ -244,24 +258,28 @@ class BPMeans(FeatureEstimator):
     ----------
     penalty : float, str, default="auto"
         The price of one more component, in squared units of X (the paper's lambda squared). A share such as
-        ``"2%"`` is taken of the squared error about the mean of all rows. ``"auto"`` runs K-features for
-        K = 0, ..., 10 (on at most 500 rows), takes the K that is best over the widest range of penalties on a
-        logarithmic scale, and the middle of that range.
+        ``"2%"`` is taken of the squared error about the mean of all rows. ``"auto"`` solves the problem
+        for K = 0, ..., 16 (on at most 500 rows), takes the K that is best over the widest range of penalties on a
+        logarithmic scale, and the middle of that range; one component, and a warning, if that is no wider than in
+        groupless tables. See :func:`penalty_path`.
     max_components : int, optional
         Never more components than this. With ``penalty=0`` this is K-features, see :class:`KFeatures`.
     collapsed : bool, default=False
-        Use the collapsed algorithm, in which components follow every single change of a bit.
-    search : {"best", "paper"}, default="best"
-        Both run the paper's algorithm in this version.
+        With ``search="paper"``, use the collapsed algorithm, in which components follow every single change of a bit.
+    search : {"best", "paper"} or Search, default="best"
+        ``"paper"`` restarts the paper's algorithm. ``"best"`` is iterated local search: moves, each kept only if the
+        objective falls, in several lineages until the best value was reached four times independently, or forty
+        lineages have ended. A :class:`madbayes.engine.search.Search` sets these numbers and the moves.
     init : (Z, A) or fitted model, optional
         Where the first run starts.
     n_init : int, default="auto"
-        Number of runs; the one with the lowest objective is kept. They differ by their ++ seeds. ``"auto"`` is 10,
-        or 1 with ``init``. With ``penalty="auto"`` one more run starts from the solution found on the way.
+        Number of lineages at most, or of runs of the paper's algorithm, which differ by their ++ seeds. ``"auto"``
+        is 40 lineages or 10 runs, or 1 with ``init``. With ``penalty="auto"`` one more starts from the solution
+        found on the way.
     max_iter : int, default=300
-        Passes over the rows in a run.
+        Passes over all rows of a run of the paper's algorithm.
     time_limit : float, optional
-        Seconds after which no further run is started; what ``penalty="auto"`` does before does not count.
+        Seconds after which the best so far is kept; what ``penalty="auto"`` does before does not count.
     random_state : int, RandomState instance, optional
         Same seed, same answer, whatever ``n_jobs``.
     n_jobs : int, optional
@@ -288,9 +306,12 @@ class BPMeans(FeatureEstimator):
     n_iter_ : int
     converged_ : bool
     runs_ : list of Run
-        Seed, number of components, objective, iterations and seconds of each run. A run is reproduced by
+        Seed, number of components, objective, iterations (or moves) and seconds of each run (or lineage). With
+        ``search="paper"`` a run is reproduced by
         ``paper.bp_means(X, penalty, *paper.seed_features(X, penalty=penalty, random_state=seed))``.
     search_info_ : dict
+        What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
+        kept.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 
@@ -423,7 +444,7 @@ class StepwiseKFeatures(FeatureEstimator):
     penalty, max_components, search, init, max_iter, time_limit, random_state, n_jobs, device, verbose
         As in :class:`BPMeans`; ``init`` is one more start for its number of components.
     n_init : int, default="auto"
-        Number of runs for each K; ``"auto"`` is 10.
+        As in :class:`BPMeans`; with ``search="paper"`` the number of runs for each K.
 
     Attributes
     ----------
@@ -472,9 +493,9 @@ converged_, runs_, search_info_, path_
         validation.check_count("max_components", self.max_components, other=None)
         return validation.check_penalty(self.penalty)
 
-    def _search(
+    def _search_paper(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
-    ) -> tuple[Any, list[Run]]:
+    ) -> Found:
         """Restarts for each K, and from what is given beside them, judged by the BP-means objective."""
         runs: list[Run] = []
         budget = Budget(self.time_limit)
@@ -503,4 +524,4 @@ converged_, runs_, search_info_, path_
             return [with_penalty(result, penalty) for result in results]
 
         started, more = self._restarts(starts, run, problem, budget)
-        return min([best, *started], key=lambda result: result.value), runs + more
+        return self._found([best, *started], runs + more)

@@ -10,10 +10,9 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning, warn_of_weak_evidence
 from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, find_path
 from madbayes.estimators import validation
-from madbayes.estimators.problem import Problem
+from madbayes.estimators.base import PATH_LENGTH
+from madbayes.estimators.problem import Problem, row_weight, tiny_group
 
-# Numbers of groups that are looked at unless the user gives a limit.
-PATH_LENGTH = 16
 KINDS = {"clusters": CLUSTERS, "features": FEATURES}
 # A column with more than this share of the variance decides the groups alone.
 DOMINANT = 0.9
@@ -104,16 +103,6 @@ def penalty_path(
         )
     warn_of_weak_evidence(path)
     return path
-
-
-def tiny_group(problem: Problem) -> float:
-    """What a group must weigh to count when their number is chosen: three rows, or one in a hundred."""
-    return max(3.0, 0.01 * len(problem.X)) * row_weight(problem)
-
-
-def row_weight(problem: Problem) -> float:
-    """What a row weighs on average."""
-    return float(problem.weights.mean())
 
 
 def warn_of_scales(problem: Problem) -> None:

@@ -1,4 +1,4 @@
-"""The table as algorithms see it, what they may spend on it, and where they end."""
+"""The table as algorithms see it, what they may spend on it, and what they find."""
 
 import warnings
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.model import MeansCovariances
 from madbayes.model.likelihoods import Weights
+from madbayes.paper import Run
 
 
 class Problem(NamedTuple):
@@ -22,6 +23,7 @@ class Problem(NamedTuple):
     random: np.random.RandomState
     workers: Workers
     init: Any = None  # where to start: means, (Z, A), or None
+    rows: NDArray[np.intp] | None = None  # of a sample: which rows of the whole these are
 
     def seeds(self, count: int) -> list[int]:
         """Fresh seeds, each of which alone reproduces a restart."""
@@ -45,7 +47,8 @@ class Problem(NamedTuple):
             return self
         rows = np.sort(self.random.choice(len(self.X), n_rows, replace=False))
         weights = self.weights[rows]
-        return self._replace(X=self.X[rows], sample_weight=weights * (self.weights.sum() / weights.sum()))
+        weights *= self.weights.sum() / weights.sum()
+        return self._replace(X=self.X[rows], sample_weight=weights, rows=rows)
 
     def canonical(self) -> "Problem":
         """Equal rows as one that weighs as much, and all in the order of their values.
@@ -55,7 +58,22 @@ class Problem(NamedTuple):
         """
         _, rows, inverse = np.unique(self.X, axis=0, return_index=True, return_inverse=True)
         weights = np.bincount(inverse.ravel(), self.weights).astype(np.float64)
-        return self._replace(X=self.X[rows], sample_weight=None if (weights == 1).all() else weights)
+        alone = (weights == 1).all()
+        return self._replace(
+            X=self.X[rows],
+            sample_weight=None if alone else weights,
+            rows=rows if self.rows is None else self.rows[rows],
+        )
+
+
+def tiny_group(problem: Problem) -> float:
+    """What a group must weigh to count when their number is chosen: three rows, or one in a hundred."""
+    return max(3.0, 0.01 * len(problem.X)) * row_weight(problem)
+
+
+def row_weight(problem: Problem) -> float:
+    """What a row weighs on average."""
+    return float(problem.weights.mean())
 
 
 class Budget:
@@ -75,6 +93,17 @@ class Budget:
             raise
         self.interrupted = True
         warnings.warn(f"interrupted: keeping the best of {self.n_runs} finished restarts", UserWarning, stacklevel=5)
+
+
+class Found(NamedTuple):
+    """What a search has found, and how."""
+
+    A: Any  # the parameters of the groups
+    trace: list[float]  # the objective on the way
+    iterations: int
+    converged: bool
+    runs: list[Run]
+    info: dict[str, Any]
 
 
 class State(NamedTuple):

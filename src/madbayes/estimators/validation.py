@@ -12,6 +12,8 @@ from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from madbayes.engine.search import Search
+
 DTYPES = (np.float64, np.float32)
 
 
@@ -72,6 +74,15 @@ def check_choice(name: str, value: Any, accepted: tuple[Any, ...]) -> None:
     """One of a few values."""
     if not any(type(value) is type(choice) and value == choice for choice in accepted):
         raise ValueError(f"{name}={value!r} is not accepted: give one of {', '.join(map(repr, accepted))}")
+
+
+def check_search(value: Any) -> None:
+    """One of the names, or how to search."""
+    if not isinstance(value, Search):
+        try:
+            check_choice("search", value, ("best", "paper"))
+        except ValueError as error:
+            raise ValueError(f"{error}, or a madbayes.engine.search.Search") from None
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -1,0 +1,156 @@
+"""How estimators look for the lowest objective."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from numpy.typing import NDArray
+
+from madbayes.engine.path import PenaltyPath
+from madbayes.engine.search import Landscape, Lineage, Move, Search, report, search
+from madbayes.estimators.problem import Budget, Found, Problem
+from madbayes.model import Likelihood
+from madbayes.paper import Run
+
+# Restarts of the paper's algorithm when n_init="auto".
+AUTO_RESTARTS = 10
+
+
+class Searching:
+    """Restarts of the paper's algorithm, or iterated local search."""
+
+    search: str | Search
+    n_init: int | str
+    time_limit: float | None
+    verbose: int
+    _search_rows: int  # at most so many are searched
+
+    def _search(self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None) -> Found:
+        """The lowest objective that can be had."""
+        look = self._search_paper if self.search == "paper" else self._search_best
+        return look(problem, likelihood, penalty, path)
+
+    def _search_best(self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None) -> Found:
+        """Iterated local search, on a sample of many rows; then the paper's algorithm on all of them."""
+        sample, options = problem.sample(self._search_rows).canonical(), self._options(problem)
+        budget = Budget(self.time_limit)
+        landscape, moves = self._landscape(sample, penalty)
+        starts = [self._init_groups(sample)] if problem.init is not None else []
+        starts += [] if path is None else [self._assign(sample.X, path.for_k(path.best).A, problem.workers)]
+        lineages = search(
+            landscape,
+            moves if options.moves is None else options.moves,
+            options,
+            iter(lambda: problem.seeds(1)[0], None),
+            problem.workers,
+            given=[landscape.polish(start) for start in starts],
+            budget=budget,
+        )
+        best, runs = lineages[0], [run_of(lineage) for lineage in lineages]
+        self._report(runs)
+        info = {"search": "best", "rows": len(sample.X), **report(lineages)}
+        assert best.best is not None
+        if len(problem.X) <= self._search_rows:
+            return Found(best.best.A, best.trace, best.moves, True, runs, info)
+        run = self._descend_from(problem, penalty, best.best.A)
+        return Found(run.A, list(run.trace), run.iterations, run.converged, runs, info)
+
+    def _options(self, problem: Problem) -> Search:
+        """What the user asks of the search."""
+        options = self.search if isinstance(self.search, Search) else Search()
+        if isinstance(self.n_init, str):
+            return options if problem.init is None else replace(options, max_lineages=1)
+        return replace(options, max_lineages=self.n_init)
+
+    @abstractmethod
+    def _landscape(self, problem: Problem, penalty: float) -> tuple[Landscape, Mapping[str, Move]]:
+        """The table and its objective, and the moves in it."""
+
+    @abstractmethod
+    def _init_groups(self, sample: Problem) -> NDArray:
+        """Labels or Z of the sample's rows at the start the user gives."""
+
+    @abstractmethod
+    def _assign(self, X: NDArray, A: Any, workers: Any) -> NDArray:
+        """The one way rows get their groups, in fit and after it: labels, or Z."""
+
+    @abstractmethod
+    def _descend_from(self, problem: Problem, penalty: float, A: NDArray) -> Any:
+        """The run of the paper's algorithm that starts from these groups."""
+
+    def _search_paper(
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
+    ) -> Found:
+        """The best of the restarts of the paper's algorithm."""
+        seeds: list[Any] = [self._first_seed(problem, penalty)]
+        n_init = self.n_init
+        if isinstance(n_init, str):
+            n_init = 1 if problem.init is not None else AUTO_RESTARTS
+        if path is not None:
+            seeds.insert(0, "path")
+        seeds += problem.seeds(n_init - 1)
+        results, runs = self._restarts(
+            seeds,
+            lambda some: self._run(problem, likelihood, penalty, path, some),
+            problem,
+            Budget(self.time_limit),
+        )
+        return self._found(results, runs)
+
+    def _found(self, results: Sequence[Any], runs: list[Run]) -> Found:
+        """The best of some runs."""
+        best = min(results, key=lambda result: result.value)
+        info = {"search": "paper", "n_init": len(runs)}
+        return Found(best.A, list(best.trace), best.iterations, best.converged, runs, info)
+
+    def _first_seed(self, problem: Problem, penalty: float) -> int | str | None:
+        return "init" if problem.init is not None else problem.seeds(1)[0]
+
+    @abstractmethod
+    def _run(
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]
+    ) -> list[Any]:
+        """Runs of the paper's algorithm, each wholly determined by its seed."""
+
+    @abstractmethod
+    def _batch(self, problem: Problem) -> int:
+        """How many restarts are run together."""
+
+    def _restarts(
+        self, seeds: Sequence[Any], run: Callable[[Sequence[Any]], list[Any]], problem: Problem, budget: Budget
+    ) -> tuple[list[Any], list[Run]]:
+        """Run the seeds, many at a time on a small table; report them, and stop early when it must be."""
+        results: list[Any] = []
+        runs: list[Run] = []
+        size = self._batch(problem)
+        for i in range(0, len(seeds), size):
+            if budget.is_spent():
+                break
+            began = perf_counter()
+            try:
+                some = run(seeds[i : i + size])
+            except KeyboardInterrupt:
+                budget.interrupt()
+                break
+            budget.n_runs += len(some)
+            results += some
+            seconds = (perf_counter() - began) / len(some)
+            runs += [Run(s, r.K, r.value, r.iterations, seconds) for s, r in zip(seeds[i:], some, strict=False)]
+            self._report(runs[-len(some) :])
+        return results, runs
+
+    def _report(self, runs: list[Run]) -> None:
+        if self.verbose:
+            for _, K, value, iterations, seconds in runs:
+                line = (
+                    f"{type(self).__name__}: K={K} objective={value:.6g} iterations={iterations} seconds={seconds:.3f}"
+                )
+                print(line)
+
+
+def run_of(lineage: Lineage) -> Run:
+    """A line about a lineage; its iterations are moves."""
+    K = 0 if lineage.best is None else lineage.best.K
+    return Run(lineage.seed, K, lineage.value, lineage.moves, lineage.seconds)
