@@ -114,6 +114,13 @@ def test_lower_bounds_never_exceed_the_optimum(X, penalty, weighted):
         assert lower_bound(X, penalty, kind, sample_weight=weights) <= optimum + 1e-9
 
 
+@given(tables, st.sampled_from([0.0, 1.0]), st.integers(1, 3))
+def test_lower_bounds_with_a_cap_never_exceed_the_optimum(X, penalty, K):
+    for kind, objective in (("features", capped_bp_means_objective), ("clusters", capped_dp_means_objective)):
+        optimum = paper.exhaustive(X, objective(K, penalty), max_components=K).value
+        assert lower_bound(X, penalty, kind) <= lower_bound(X, penalty, kind, K=K) + 1e-9 <= optimum + 2e-9
+
+
 @given(tables, st.sampled_from([0.3, 1.0, 7.0]), st.integers(0, 20))
 def test_bounds_of_a_stopped_proof_never_exceed_the_optimum(X, penalty, node_limit):
     optimum = paper.exhaustive(X, bp_means_objective(penalty)).value
@@ -130,6 +137,8 @@ def test_the_bound_by_hand():
     assert lower_bound(X, 10.0, sample_weight=[1.0, 3.0]) == pytest.approx(20.0)
     assert lower_bound(X, 10.0, "clusters") == pytest.approx(10.0)
     assert lower_bound(X + 1e3, 100.0, "clusters") == pytest.approx(29 / 2)
+    assert lower_bound(X, 0.0, K=1) == pytest.approx(4.0)
+    assert lower_bound(X, 0.0, "clusters", K=1) == pytest.approx(29 / 2)
 
 
 def test_a_weight_is_as_good_as_so_many_copies():

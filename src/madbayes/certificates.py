@@ -14,11 +14,12 @@ from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
 
 from madbayes.engine.blocks import Workers
+from madbayes.engine.bounds import singular_squares, spectral_bound
 from madbayes.engine.codes import best_codes
 from madbayes.engine.feature_search import FeatureLandscape, feature_moves
 from madbayes.engine.search import Search, Solution, search
 from madbayes.estimators import validation
-from madbayes.estimators.base import canonical_order
+from madbayes.estimators.canonical import canonical_order
 from madbayes.model import (
     Objective,
     bp_means_objective,
@@ -63,7 +64,12 @@ class Certificate(NamedTuple):
 
 
 def lower_bound(
-    X: ArrayLike, penalty: float, kind: str = "features", *, sample_weight: ArrayLike | None = None
+    X: ArrayLike,
+    penalty: float,
+    kind: str = "features",
+    *,
+    K: int | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """A value that no groups of X fall below, from singular values alone.
 
@@ -82,6 +88,8 @@ def lower_bound(
     penalty : float
         The price of one more group.
     kind : {"features", "clusters"}
+    K : int, optional
+        The largest number of groups allowed: s_i^2 is then in place of the minimum for i > K (clusters: i > K - 1).
     sample_weight : array-like of shape (n_rows,), optional
 
     Returns
@@ -103,9 +111,11 @@ def lower_bound(
     validation.check_choice("kind", kind, ("features", "clusters"))
     table, weights = _check_table(X, sample_weight)
     price = _check_price(penalty)
-    if kind == "clusters":
-        table = table - np.average(table, axis=0, weights=weights)
-    return float(np.minimum(_squares(table, weights), price).sum())
+    validation.check_count("K", K, minimum=int(kind == "clusters"), other=None)
+    if kind == "features":
+        return spectral_bound(table, price, weights, K)
+    centred = table - np.average(table, axis=0, weights=weights)
+    return spectral_bound(centred, price, weights, None if K is None else K - 1)
 
 
 def _check_table(X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[NDArray[np.float64], Weights]:
@@ -117,12 +127,6 @@ def _check_price(penalty: Any) -> float:
     if isinstance(penalty, str) or not validation.is_number(penalty) or not 0 <= penalty < np.inf:
         raise ValueError(f"penalty={penalty!r} is not accepted: give a finite number >= 0")
     return float(penalty)
-
-
-def _squares(X: NDArray, sample_weight: Weights) -> NDArray[np.float64]:
-    """Squared singular values, the rows times the roots of their weights."""
-    rows = X if sample_weight is None else np.sqrt(sample_weight)[:, None] * X
-    return np.linalg.svd(rows, compute_uv=False) ** 2
 
 
 class Rows(NamedTuple):
@@ -438,6 +442,6 @@ def tail_squares(X: NDArray, weights: NDArray) -> NDArray[np.float64]:
     squares, N = np.zeros((len(X) + 1, min(X.shape))), len(X)
     step = -(-N // TAILS)
     for n in range(0, N, step):
-        found = _squares(X[n:], weights[n:])
+        found = singular_squares(X[n:], weights[n:])
         squares[max(n - step + 1, 0) : n + 1, : len(found)] = found
     return squares

@@ -16,12 +16,12 @@ from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import Effort, Kind, find_path
 from madbayes.estimators import validation
+from madbayes.estimators.canonical import canonical_order
 from madbayes.estimators.problem import (
     Found,
     Problem,
     State,
     as_float64,
-    canonical_order,
     each,
     means_of,
     row_weight,
@@ -31,6 +31,8 @@ from madbayes.estimators.searching import Searching
 from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
 from madbayes.paper.result import RELATIVE_GAIN
 
+# Singular values, and with them optimality_gap_, are had for tables of so many operations.
+CHEAP = 10**8
 # The path behind penalty="auto": numbers of groups tried, and rows at most.
 PATH_LENGTH, PATH_ROWS = 16, 500
 
@@ -72,6 +74,7 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             objective = Objective(likelihood, self._prior(), penalty)
             state = self._settle_in_order(problem, objective, found.A)
             self._store(table, problem, objective, state, one_group)
+            self._store_gap(problem, objective)
         self._store_search(found, path, state)
         return self
 
@@ -146,6 +149,10 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     @abstractmethod
     def _origin(self) -> NDArray | float:
         """What a group's values are compared with."""
+
+    @abstractmethod
+    def _bound(self, problem: Problem, penalty: float) -> float | None:
+        """What no groups fall below, if that is known."""
 
     def _check_common(self) -> None:
         validation.check_search(self.search)
@@ -230,6 +237,13 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.sse_ = self.objective_ - self._price()
         self.penalty_ = float(objective.penalty)
         self.penalty_share_ = self.penalty_ / one_group if one_group > 0 else (np.inf if self.penalty_ else 0.0)
+
+    def _store_gap(self, problem: Problem, objective: Objective) -> None:
+        N, D = problem.X.shape
+        bound = self._bound(problem, objective.penalty) if N * D * min(N, D) <= CHEAP else None
+        self.optimality_gap_ = None
+        if bound is not None:
+            self.optimality_gap_ = max(1 - bound / self.objective_, 0.0) if self.objective_ > 0 else 0.0
 
     def _price(self) -> float:
         """What the fitted groups cost, whichever rows they are used for."""

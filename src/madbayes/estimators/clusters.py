@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 
 from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.bounds import spectral_bound
 from madbayes.engine.centres import Nearest, Table, nearest
 from madbayes.engine.cluster_search import ClusterLandscape
 from madbayes.engine.partition import Clusters, cluster_means, collapsed_dp_means, dp_means, k_means, squared_error
@@ -201,6 +202,9 @@ class DPMeans(ClusterEstimator):
         The value reached.
     sse_ : float
         Its squared-error part.
+    optimality_gap_ : float or None
+        By no more than this share of it can any fit be below ``objective_``, see :func:`certificates.lower_bound`;
+        None for large tables.
     penalty_, penalty_share_ : float
         The price of one more cluster, and the same as a share of the squared error of a single cluster.
     objective_trace_ : array of float
@@ -310,6 +314,10 @@ class DPMeans(ClusterEstimator):
         if cap is not None and penalty == 0 and len(A) == cap:
             return k_means(table, A, **options)
         return dp_means(table, penalty, A, max_clusters=cap, **options)
+
+    def _bound(self, problem: Problem, penalty: float) -> float:
+        cap, centred = self._cap(), as_float64(problem.X) - problem.moments()[0]
+        return spectral_bound(centred, penalty, problem.sample_weight, None if cap is None else cap - 1)
 
     def _loss(self, problem: Problem, likelihood: Likelihood, assigned: NDArray, A: NDArray) -> float:
         # The squared error of a row is the distance to its mean: no table of codes is needed.

@@ -47,9 +47,9 @@ class CovarianceDPMeans(ClusterEstimator):
     ----------
     covariances_ : array of shape (n_clusters_, n_columns, n_columns)
         In double precision.
-    labels_, cluster_centers_, n_clusters_, objective_, sse_, penalty_, penalty_share_, objective_trace_, n_iter_, \
-converged_, runs_, search_info_, path_
-        As in :class:`DPMeans`; ``sse_`` is the objective without the price of clusters.
+    labels_, cluster_centers_, n_clusters_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
+objective_trace_, n_iter_, converged_, runs_, search_info_, path_
+        As in :class:`DPMeans`; ``sse_`` is the objective without the price of clusters, and ``optimality_gap_`` None.
 
     Examples
     --------
@@ -192,6 +192,9 @@ converged_, runs_, search_info_, path_
         # The loss of a learned covariance is not a sum over rows.
         table = engine.Table.of(problem.X, problem.sample_weight)
         return engine.loss(table, assigned, A, likelihood, problem.workers)
+
+    def _bound(self, problem: Problem, penalty: float) -> None:
+        return None
 
     def _assign(self, X: NDArray, A: MeansCovariances, workers: Workers) -> NDArray:
         return engine.nearest(X, each(A, as_float64), workers)

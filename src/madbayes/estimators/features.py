@@ -18,6 +18,7 @@ from madbayes.engine.allocation import (
     least_squares_features,
 )
 from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.bounds import spectral_bound
 from madbayes.engine.codes import best_codes
 from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
@@ -26,6 +27,7 @@ from madbayes.engine.search import Landscape, Move
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
 from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.canonical import told_by_the_fewer
 from madbayes.estimators.problem import Budget, Found, Problem, State, as_float64
 from madbayes.estimators.searching import AUTO_RESTARTS
 from madbayes.model import IBP, BetaBernoulli, Gaussian, Likelihood, Objective, Prior
@@ -161,6 +163,19 @@ class FeatureEstimator(GroupEstimator):
             )
         return state
 
+    def _settle_in_order(self, problem: Problem, objective: Objective, A: NDArray) -> State:
+        """With a base in all rows, a component that most of them have is told by those that lack it."""
+        weights, state = problem.weights, super()._settle_in_order(problem, objective, A)
+        while (turned := told_by_the_fewer(state.assigned, state.A, weights)) is not None:
+            other = super()._settle_in_order(problem, objective, turned)
+            if other.value >= state.value and told_by_the_fewer(other.assigned, other.A, weights) is not None:
+                return state  # rows that have two best codes go back and forth
+            state = other
+        return state
+
+    def _bound(self, problem: Problem, penalty: float) -> float:
+        return spectral_bound(as_float64(problem.X), penalty, problem.sample_weight, self._cap())
+
     def _assign(self, X: NDArray, A: NDArray, workers: Workers) -> NDArray:
         return best_codes(X, A, workers)
 
@@ -291,7 +306,9 @@ class BPMeans(FeatureEstimator):
     Attributes
     ----------
     components_ : array of shape (n_components_, n_columns)
-        A. Components are ordered by the weight of the rows that have them, largest first.
+        A. Components are ordered by the weight of the rows that have them, largest first. Where one is a base that
+        all rows have, the others are told by the fewer: a component of most rows is added to the base and taken from
+        the rows that lack it.
     allocations_ : array of uint8 of shape (n_rows, n_components_)
         Z of the training rows, equal to ``transform`` of them.
     n_components_ : int
@@ -299,6 +316,9 @@ class BPMeans(FeatureEstimator):
         The value reached.
     sse_ : float
         Its squared-error part.
+    optimality_gap_ : float or None
+        By no more than this share of it can any fit be below ``objective_``, see :func:`certificates.lower_bound`;
+        None for large tables.
     penalty_, penalty_share_ : float
         The price of one more component, and the same as a share of the squared error about the mean.
     objective_trace_ : array of float
@@ -379,8 +399,8 @@ class KFeatures(FeatureEstimator):
 
     Attributes
     ----------
-    components_, allocations_, n_components_, objective_, sse_, penalty_, penalty_share_, objective_trace_, n_iter_, \
-converged_, runs_, search_info_
+    components_, allocations_, n_components_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
+objective_trace_, n_iter_, converged_, runs_, search_info_
         As in :class:`BPMeans`; the penalty is 0. A run is reproduced by
         ``paper.k_features(X, K, *paper.seed_features(X, K, random_state=seed))``.
 
@@ -448,8 +468,8 @@ class StepwiseKFeatures(FeatureEstimator):
 
     Attributes
     ----------
-    components_, allocations_, n_components_, objective_, sse_, penalty_, penalty_share_, objective_trace_, n_iter_, \
-converged_, runs_, search_info_, path_
+    components_, allocations_, n_components_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
+objective_trace_, n_iter_, converged_, runs_, search_info_, path_
         As in :class:`BPMeans`.
 
     Examples

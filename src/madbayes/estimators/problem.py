@@ -127,8 +127,3 @@ def each(A: Any, change: Callable[[NDArray], NDArray]) -> Any:
 def as_float64(part: NDArray) -> NDArray[np.float64]:
     """The same numbers in double precision."""
     return part.astype(np.float64, copy=False)
-
-
-def canonical_order(A: Any, sizes: NDArray) -> NDArray[np.intp]:
-    """Largest group first, equal ones by their means: equal solutions print equal."""
-    return np.lexsort((*means_of(A).T[::-1], -sizes))

@@ -54,7 +54,10 @@ class Searching:
         assert best.best is not None
         if len(problem.X) <= self._search_rows:
             return Found(best.best.A, best.trace, best.moves, True, runs, info)
-        run = self._descend_from(problem, penalty, best.best.A)
+        # What is best on a sample need not be better than the user's start on all rows.
+        descents = [self._descend_from(problem, penalty, best.best.A)]
+        descents += [] if problem.init is None else self._run(problem, likelihood, penalty, path, ["init"])
+        run = min(descents, key=lambda run: run.value)
         return Found(run.A, list(run.trace), run.iterations, run.converged, runs, info)
 
     def _options(self, problem: Problem) -> Search:

@@ -1,0 +1,42 @@
+"""Equivalent solutions told in the same way."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from madbayes.estimators.problem import means_of
+
+# Weights whose shares differ by no more than this are equal.
+SAME = 1e-12
+
+
+def canonical_order(A: Any, sizes: NDArray) -> NDArray[np.intp]:
+    """Largest group first, equal ones by their means: equal solutions print equal."""
+    return np.lexsort((*means_of(A).T[::-1], -sizes))
+
+
+def told_by_the_fewer(Z: NDArray[np.uint8], A: NDArray, weights: NDArray) -> NDArray | None:
+    """Components that no more than half of the rows have, their sum with a base in all rows unchanged.
+
+    With a base b, a component a is as well told by the rows that lack it: base b + a, component -a. None where all are
+    told so already, or no component is in all rows.
+    """
+    total, sizes = weights.sum(), weights @ Z
+    base = np.flatnonzero(Z.all(axis=0))
+    # Of two that halve the rows, the one whose first number is positive.
+    beyond = sizes / total - 0.5
+    turned = (beyond > SAME) | ((beyond >= -SAME) & (_first_numbers(A) < 0))
+    turned[base] = False
+    if not base.size or not turned.any():
+        return None
+    A = A.astype(np.float64)
+    A[base[0]] += A[turned].sum(axis=0)
+    A[turned] *= -1
+    return A
+
+
+def _first_numbers(A: NDArray) -> NDArray:
+    """The first number of each row that is not negligible beside its largest."""
+    matters = np.abs(A) > 1e-6 * np.abs(A).max(axis=1, keepdims=True, initial=0.0)
+    return A[np.arange(len(A)), matters.argmax(axis=1)]
