@@ -1,12 +1,27 @@
-"""Data whose groups are known.
+"""Data whose groups are known, and folders of pictures.
 
-Rows are sums of features, or belong to one cluster each. The same ``random_state`` gives the same data.
+Generated rows are sums of features, or belong to one cluster each. The same ``random_state`` gives the same data.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from madbayes.pictures import load_faces, load_images, load_tabletop
+
+__all__ = [
+    "FeatureData",
+    "MixtureData",
+    "load_faces",
+    "load_images",
+    "load_tabletop",
+    "make_bars",
+    "make_cambridge",
+    "make_dice",
+    "make_linear_gaussian",
+    "make_mixture",
+]
 
 RandomState = int | np.random.Generator | None
 

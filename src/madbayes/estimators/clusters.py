@@ -308,12 +308,12 @@ class DPMeans(ClusterEstimator):
     def _init_groups(self, sample: Problem) -> NDArray:
         return nearest(sample.X, as_float64(sample.init), sample.workers)
 
-    def _descend_from(self, problem: Problem, penalty: float, A: NDArray) -> Clusters:
+    def _descend_from(self, problem: Problem, penalty: float, start: NDArray) -> Clusters:
         table, cap = Table.of(problem.X, problem.sample_weight), self._cap()
         options: dict[str, Any] = {"max_iter": self.max_iter, "workers": problem.workers}
-        if cap is not None and penalty == 0 and len(A) == cap:
-            return k_means(table, A, **options)
-        return dp_means(table, penalty, A, max_clusters=cap, **options)
+        if cap is not None and penalty == 0 and len(start) == cap:
+            return k_means(table, start, **options)
+        return dp_means(table, penalty, start, max_clusters=cap, **options)
 
     def _bound(self, problem: Problem, penalty: float) -> float:
         cap, centred = self._cap(), as_float64(problem.X) - problem.moments()[0]

@@ -131,8 +131,11 @@ class FeatureEstimator(GroupEstimator):
     def _init_groups(self, sample: Problem) -> NDArray:
         return sample.init[0][sample.rows]
 
-    def _descend_from(self, problem: Problem, penalty: float, A: NDArray) -> Result:
-        start, cap = (best_codes(problem.X, A, problem.workers), A), self._cap()
+    def _start_at(self, problem: Problem, A: NDArray) -> tuple[NDArray, NDArray]:
+        return best_codes(problem.X, A, problem.workers), A
+
+    def _descend_from(self, problem: Problem, penalty: float, start: tuple[NDArray, NDArray]) -> Result:
+        cap = self._cap()
         options: dict[str, Any] = {
             "sample_weight": problem.sample_weight,
             "max_iter": self.max_iter,

@@ -55,9 +55,8 @@ class Searching:
         if len(problem.X) <= self._search_rows:
             return Found(best.best.A, best.trace, best.moves, True, runs, info)
         # What is best on a sample need not be better than the user's start on all rows.
-        descents = [self._descend_from(problem, penalty, best.best.A)]
-        descents += [] if problem.init is None else self._run(problem, likelihood, penalty, path, ["init"])
-        run = min(descents, key=lambda run: run.value)
+        starts = [self._start_at(problem, best.best.A)] + ([] if problem.init is None else [problem.init])
+        run = min((self._descend_from(problem, penalty, start) for start in starts), key=lambda run: run.value)
         return Found(run.A, list(run.trace), run.iterations, run.converged, runs, info)
 
     def _options(self, problem: Problem) -> Search:
@@ -79,9 +78,13 @@ class Searching:
     def _assign(self, X: NDArray, A: Any, workers: Any) -> NDArray:
         """The one way rows get their groups, in fit and after it: labels, or Z."""
 
+    def _start_at(self, problem: Problem, A: NDArray) -> Any:
+        """These groups as the user would give them for a start."""
+        return A
+
     @abstractmethod
-    def _descend_from(self, problem: Problem, penalty: float, A: NDArray) -> Any:
-        """The run of the paper's algorithm that starts from these groups."""
+    def _descend_from(self, problem: Problem, penalty: float, start: Any) -> Any:
+        """The run of the paper's algorithm that begins there."""
 
     def _search_paper(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
