@@ -4,6 +4,7 @@ Clusters put each row in one group, features put it in any number of groups.
 """
 
 from madbayes.comparison import match, stability
+from madbayes.engine.path import WeakEvidenceWarning
 from madbayes.estimators import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, StepwiseKFeatures, penalty_path
 
 __version__ = "0.1.0"
@@ -13,6 +14,7 @@ __all__ = [
     "DPMeans",
     "KFeatures",
     "StepwiseKFeatures",
+    "WeakEvidenceWarning",
     "match",
     "penalty_path",
     "stability",

@@ -15,6 +15,7 @@ def name_of(part):
     return part.func.__name__ if hasattr(part, "func") else type(part).__name__
 
 
+@pytest.mark.filterwarnings("ignore::madbayes.WeakEvidenceWarning")
 @pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_checks(estimator, check):

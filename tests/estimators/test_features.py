@@ -187,6 +187,7 @@ def test_an_offset_is_one_more_component(offset, featurer, X):
     assert model.objective_ <= ((X - X.mean(axis=0)) ** 2).sum() + 5.0
 
 
+@pytest.mark.filterwarnings("ignore::madbayes.WeakEvidenceWarning")
 @pytest.mark.parametrize("unit", [1e-100, 1e-8, 1e8, 1e100])
 @pytest.mark.parametrize("penalty", [5.0, "5%", "auto"])
 def test_units_do_not_matter(X, unit, penalty, seconds):
@@ -199,6 +200,7 @@ def test_units_do_not_matter(X, unit, penalty, seconds):
     assert_allclose(model.objective_ / unit**2, reference.objective_)
 
 
+@pytest.mark.filterwarnings("ignore::madbayes.WeakEvidenceWarning")
 @pytest.mark.parametrize("unit", [1e-100, 1e-30, 1e30, 1e100])
 def test_the_unit_of_weights_does_not_matter(X, unit):
     unit = 2.0 ** round(np.log2(unit))

@@ -98,6 +98,7 @@ def recomputed(objective, X, Z, A, weights):
     return objective(X.astype(float), Z, A, weights)
 
 
+@pytest.mark.filterwarnings("ignore::madbayes.WeakEvidenceWarning")
 @SMALL
 @given(weighted_tables(), penalties, caps, collapsed)
 def test_dp_means(table, penalty, cap, collapsed):

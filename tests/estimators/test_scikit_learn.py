@@ -145,6 +145,7 @@ def test_read_only_tables(model, X, tmp_path):
         assert_array_equal(fitted.score_samples(table), reference.score_samples(X))
 
 
+@pytest.mark.filterwarnings("ignore::madbayes.WeakEvidenceWarning")
 def test_pickle(model, X):
     model.set_params(**({} if isinstance(model, KFeatures) else {"penalty": "auto"})).fit(X)
     copy = pickle.loads(pickle.dumps(model))
