@@ -170,6 +170,12 @@ def check_data(X: ArrayLike) -> NDArray:
     return X
 
 
+def check_sweeps(n_sweeps: int) -> None:
+    """A chain has at least one sweep."""
+    if n_sweeps < 1:
+        raise ValueError(f"n_sweeps={n_sweeps}: it must be at least 1")
+
+
 def check_groups(Z: ArrayLike, N: int, kind: Kind) -> NDArray:
     """The starting Z as a binary matrix of the right kind."""
     Z = np.asarray(Z)
@@ -243,8 +249,7 @@ class Gibbs(ABC):
             The states after each sweep.
         """
         X = check_data(X)
-        if n_sweeps < 1:
-            raise ValueError(f"n_sweeps={n_sweeps}: it must be at least 1")
+        check_sweeps(n_sweeps)
         rng = np.random.default_rng(self.random_state)
         states = [self.start(X, init, rng)]
         for _ in range(n_sweeps):
