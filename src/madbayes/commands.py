@@ -1,0 +1,145 @@
+"""The commands of ``madbayes``, with Typer and Rich."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+import madbayes
+from madbayes.experiments import dice, faces, tabletop
+from madbayes.experiments.parts import Experiment, run
+from madbayes.experiments.tabletop_setup import PENALTY
+
+app = typer.Typer(
+    name="madbayes",
+    help="Groups in tables without being told how many there are: one group per row (clusters), or any number of groups "
+    "per row (features).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+reproduce = typer.Typer(help="The paper's experiments, its tables and figures next to ours.", no_args_is_help=True)
+app.add_typer(reproduce, name="reproduce")
+
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for the results.  [default: reproduced-EXPERIMENT]", show_default=False)
+]
+Data = Annotated[Path | None, typer.Option(help="Folder with the pictures; without it, generated ones stand in.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answers.")]
+Jobs = Annotated[int, typer.Option(help="Threads; -1 is all cores.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Few restarts and short chains, to see that it works.")]
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        print(f"madbayes {madbayes.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+@reproduce.command(name="tabletop")
+def reproduce_tabletop(
+    data: Data = None,
+    out: Out = None,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    penalty: Annotated[float, typer.Option(help="The price of one more feature.")] = PENALTY,
+    quick: Quick = False,
+) -> None:
+    """Four objects on a table: squared errors, features as pictures, clusters, running times, Gibbs samplers."""
+    check_penalty(penalty)
+    reproduce_one(
+        "tabletop", out, lambda: tabletop.experiment(data, penalty=penalty, seed=seed, n_jobs=jobs, quick=quick)
+    )
+
+
+@reproduce.command(name="faces")
+def reproduce_faces(
+    data: Data = None,
+    out: Out = None,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    penalty: Annotated[
+        float | None, typer.Option(help="The price of one more feature; by default one at which three are best.")
+    ] = None,
+    quick: Quick = False,
+) -> None:
+    """Aligned faces: features beside clusters."""
+    check_penalty(penalty)
+    reproduce_one("faces", out, lambda: faces.experiment(data, penalty=penalty, seed=seed, n_jobs=jobs, quick=quick))
+
+
+@reproduce.command(name="dice")
+def reproduce_dice(out: Out = None, seed: Seed = 0, jobs: Jobs = -1, quick: Quick = False) -> None:
+    """Dice and bars, whose features are known."""
+    reproduce_one("dice", out, lambda: dice.experiment(seed=seed, n_jobs=jobs, quick=quick))
+
+
+def check_penalty(penalty: float | None) -> None:
+    """A price is a positive number."""
+    if penalty is not None and not 0 < penalty < float("inf"):
+        raise typer.BadParameter(f"--penalty {penalty:g}: it must be a positive number")
+
+
+def reproduce_one(name: str, out: Path | None, make: Callable[[], Experiment]) -> None:
+    """Run an experiment; say what is going on, what was found, and where it is."""
+    folder = Path(f"reproduced-{name}") if out is None else out
+    with short_errors(folder):
+        with bars() as progress:
+            progress("Reading the pictures", 0, 0)
+            experiment = make()
+            for sentence in experiment.about:
+                typer.echo(sentence)
+            outcome = run(experiment, folder, progress)
+        for sentence in outcome.verdict:
+            typer.echo(f"- {sentence}")
+        if outcome.kept:
+            typer.echo(f"There already, not computed again: {', '.join(outcome.kept)}.")
+        typer.echo(f"Everything on one page: {outcome.page}")
+
+
+@contextmanager
+def short_errors(folder: Path) -> Iterator[None]:
+    """What a user can do something about, in one line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. What is finished is in {folder}; the same command goes on from there.", err=True)
+        raise typer.Exit(130) from None
+    except (OSError, ValueError) as error:
+        typer.echo(f"madbayes: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def bars() -> Iterator[Callable[[str, int, int], None]]:
+    """A line with a bar for what is going on; on what is no terminal, a line of text for each thing that begins."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
+        task = display.add_task("")
+        current = ""
+
+        def show(words: str, done: int, total: int) -> None:
+            nonlocal current
+            if words != current:
+                current = words
+                display.reset(task)
+                if not console.is_terminal:
+                    console.print(words, highlight=False, markup=False)
+            display.update(task, description=words, completed=done, total=total or None)
+
+        yield show
