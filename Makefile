@@ -77,7 +77,7 @@ equations: $(VENV)/.made
 clean:
 	@echo "Removing .venv, .venv-oldest, .venv-pdc, .venv-hdbscan, caches, build outputs and demo/"
 	@rm -rf .venv .venv-oldest .venv-pdc .venv-hdbscan .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build dist demo
-	@find src tests tools examples experiments benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written when its step has succeeded, so that the next run starts where this one ended.
 $(VENV)/.made:

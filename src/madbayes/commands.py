@@ -16,8 +16,8 @@ from madbayes.experiments.tabletop_setup import PENALTY
 
 app = typer.Typer(
     name="madbayes",
-    help="Groups in tables without being told how many there are: one group per row (clusters), or any number of groups "
-    "per row (features).",
+    help="Groups in tables without being told how many there are: one group per row (clusters), or any number of "
+    "groups per row (features).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -128,7 +128,13 @@ def short_errors(folder: Path) -> Iterator[None]:
 def bars() -> Iterator[Callable[[str, int, int], None]]:
     """A line with a bar for what is going on; on what is no terminal, a line of text for each thing that begins."""
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
         task = display.add_task("")
         current = ""

@@ -37,7 +37,9 @@ def experiment(*, seed: int = 0, n_jobs: int | None = -1, quick: bool = False) -
         Part("dice", "Dice with four pips, without noise", partial(dice_findings, dice, options), {"seed": seed}),
         Part("bars", "Cambridge bars, with noise", partial(bars_findings, bars, options), {"seed": seed}),
     ]
-    about = [f"{len(dice.X)} generated pictures of dice and {len(bars.X)} of the Cambridge bars; their features are known."]
+    about = [
+        f"{len(dice.X)} generated pictures of dice and {len(bars.X)} of the Cambridge bars; their features are known."
+    ]
     return Experiment("dice", "Dice and bars", about, data_digest(dice.X, bars.X), parts)
 
 
@@ -47,7 +49,8 @@ def dice_findings(data: FeatureData, options: dict[str, Any], work: Work) -> Fin
     found = match(data.Z, model.allocations_)
     exact = bool((found.group_agreement == 1).all() and np.allclose(model.components_[found.order], data.A))
     rows = [row("dice", data, model, found)]
-    verdict = f"Dice: the four pips are {'found exactly' if exact else 'NOT found'}, the objective is {model.objective_:.2g}."
+    words = "found exactly" if exact else "NOT found"
+    verdict = f"Dice: the four pips are {words}, the objective is {model.objective_:.2g}."
     figures = {"The features found; pictures, and the same rebuilt": plot_model(data.X, model, shape=(8, 8))}
     return Findings([verdict], {"recovery": rows}, figures, {"exact": exact})
 
@@ -59,8 +62,8 @@ def bars_findings(data: FeatureData, options: dict[str, Any], work: Work) -> Fin
     rows = [row("Cambridge bars", data, model, found)]
     off = float(np.abs(model.components_[found.order] - data.A).max()) if (found.order >= 0).all() else None
     verdict = (
-        f"Cambridge bars: {model.n_components_} features at a penalty of {BARS_PENALTY:g}; {found.agreement:.1%} of the "
-        "memberships are those that the pictures were made with"
+        f"Cambridge bars: {model.n_components_} features at a penalty of {BARS_PENALTY:g}; {found.agreement:.1%} of "
+        "the memberships are those that the pictures were made with"
     )
     verdict += f", and no pixel of the four shapes is off by more than {off:.2f}." if off is not None else "."
     figures = {"The features found; pictures, and the same rebuilt": plot_model(data.X, model, shape=(6, 6))}

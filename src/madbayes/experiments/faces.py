@@ -9,18 +9,20 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from madbayes import DPMeans, KFeatures, StepwiseKFeatures, match, penalty_path
+from madbayes.experiments.codes import code_of, group_numbers, on_a_base
 from madbayes.experiments.figures import plot_pictures
 from madbayes.experiments.parts import Experiment, Findings, Part, Rows, Work, data_digest
+from madbayes.experiments.restarts import k_means
 from madbayes.experiments.scenes import make_faces
-from madbayes.experiments.tabletop_figure import code_of
+from madbayes.experiments.tabletop_errors import interval_rows
 from madbayes.pictures import Projection, load_faces, project
 
 N_FEATURES = 3
 PAPER_CODES = {"100": 139, "110": 106, "101": 80, "111": 75}
 PAPER_CLUSTERS = {3: (154, 151, 95), 4: (121, 150, 74, 55)}
 SOURCE = (
-    "The paper uses the FEI face database of Thomaz and Giraldi (2010): 200 people, each neutral and smiling, aligned and "
-    "grey. Its terms forbid to pass it on: put your own copy in a folder and name it with --data."
+    "The paper uses the FEI face database of Thomaz and Giraldi (2010): 200 people, each neutral and smiling, aligned "
+    "and grey. Its terms forbid to pass it on: put your own copy in a folder and name it with --data."
 )
 
 
@@ -103,18 +105,13 @@ def findings(table: Faces, effort: Effort, work: Work) -> Findings:
     penalty = effort.penalty or path.suggest(N_FEATURES if N_FEATURES in path.intervals else None)
     work.progress("Features and clusters", 0, 0)
     model = StepwiseKFeatures(penalty, **options).fit(table.X)
+    Z, A = on_a_base(table.X, model.allocations_)
     clusters = {K: k_means(table.X, K, options) for K in PAPER_CLUSTERS}
-    codes = code_rows(model.allocations_)
+    codes = code_rows(Z)
     sizes = [row for K, found in clusters.items() for row in cluster_rows(K, found)]
     tables = {"feature combinations": codes, "clusters": sizes, "best for": interval_rows(path)}
-    verdict = words(model, path, penalty, clusters) + truth_words(table, model)
-    figures = draw(table, model, clusters)
-    return Findings(verdict, tables, figures, {"penalty": penalty, "features": model.n_components_})
-
-
-def k_means(X: NDArray, K: int, options: Any) -> DPMeans:
-    """The best K clusters."""
-    return DPMeans(penalty=0, max_clusters=K, **options).fit(X)
+    verdict = words(Z, path, penalty, clusters) + truth_words(table, Z)
+    return Findings(verdict, tables, draw(table, Z, A, clusters), {"penalty": penalty, "features": len(A)})
 
 
 def code_rows(Z: NDArray) -> Rows:
@@ -134,14 +131,9 @@ def cluster_rows(K: int, model: DPMeans) -> Rows:
     ]
 
 
-def interval_rows(path: Any) -> Rows:
-    """Where each number of features is best."""
-    return [{"features": K, "from penalty": lo, "to penalty": hi} for K, (lo, hi) in sorted(path.intervals.items())]
-
-
-def draw(table: Faces, model: StepwiseKFeatures, clusters: dict[int, DPMeans]) -> dict[str, Any]:
+def draw(table: Faces, Z: NDArray, A: NDArray, clusters: dict[int, DPMeans]) -> dict[str, Any]:
     """Examples, the base and the base with each feature, and the means of the clusters."""
-    projection, Z, A = table.projection, model.allocations_, model.components_
+    projection = table.projection
     names, first = np.unique(Z, axis=0, return_index=True)
     figures = {
         "A face for each code": plot_pictures(
@@ -159,28 +151,28 @@ def draw(table: Faces, model: StepwiseKFeatures, clusters: dict[int, DPMeans]) -
     return figures
 
 
-def words(model: StepwiseKFeatures, path: Any, penalty: float, clusters: dict[int, DPMeans]) -> list[str]:
+def words(Z: NDArray, path: Any, penalty: float, clusters: dict[int, DPMeans]) -> list[str]:
     """How many features there are, at which penalties, and what clusters have to do with them."""
-    K, Z = model.n_components_, model.allocations_
+    K, codes = Z.shape[1], group_numbers(Z)
     based = "one of them a base that all faces have" if K and Z[:, 0].all() else "none of them in all faces"
     interval = path.intervals.get(N_FEATURES)
     over = "at no penalty" if interval is None else "for penalties from {:.3g} to {:.3g}".format(*interval)
-    codes = np.unique(Z, axis=0, return_inverse=True)[1].ravel()
-    same = [f"{adjusted_rand_score(codes, found.labels_):.2f} with {K}" for K, found in clusters.items()]
+    same = [f"{adjusted_rand_score(codes, found.labels_):.2f} with {n}" for n, found in clusters.items()]
     return [
-        f"Stepwise K-features at a penalty of {penalty:.4g} chooses {K} features, {based}; {N_FEATURES} are best {over}, "
-        f"and the widest range is that of {path.best}. The paper's penalty of 5 is on a scale that it does not state.",
+        f"Stepwise K-features at a penalty of {penalty:.4g} chooses {K} features, {based}; {N_FEATURES} are best "
+        f"{over}, and the widest range is that of {path.best}. The paper's penalty of 5 is on a scale that it does not "
+        "state.",
         f"Groups of faces by their features and by clusters differ: the adjusted Rand index is {' and '.join(same)} "
         "clusters.",
     ]
 
 
-def truth_words(table: Faces, model: StepwiseKFeatures) -> list[str]:
+def truth_words(table: Faces, Z: NDArray) -> list[str]:
     """How far the features are what the faces were made of, where that is known."""
     if table.Z is None:
         return []
     truth = np.column_stack([np.ones(len(table.Z), dtype=np.uint8), table.Z])
-    share = match(truth, model.allocations_).agreement
+    share = match(truth, Z).agreement
     return [f"The features agree with what the generated faces were drawn with in {share:.1%} of the memberships."]
 
 
@@ -197,14 +189,14 @@ def two_findings(table: Faces, effort: Effort, work: Work) -> Findings:
     rows = [
         {"model": "2 clusters", "groups": 2, "squared error": clusters.sse_, "adjusted Rand index": 1.0},
         two_row("2 features", free, clusters),
-        two_row("2 features, one base or none shared", based, clusters),
+        two_row("2 features on a base", based, clusters),
     ]
     return Findings(two_words(rows), {"two": rows}, {})
 
 
 def two_row(name: str, model: KFeatures, clusters: DPMeans) -> dict[str, Any]:
     """A line about two features, beside two clusters."""
-    codes = np.unique(model.allocations_, axis=0, return_inverse=True)[1].ravel()
+    codes = group_numbers(model.allocations_)
     return {
         "model": name,
         "groups": int(codes.max()) + 1,
@@ -217,9 +209,9 @@ def two_words(rows: Rows) -> list[str]:
     """Whether two features are two clusters."""
     clusters, free, based = rows
     same = based["groups"] == 2 and np.isclose(based["squared error"], clusters["squared error"], rtol=1e-6)
+    more = "Without it they say more than two clusters, which the paper overlooks." if free["groups"] > 2 else ""
     return [
-        f"Two features make {free['groups']} groups of faces with a squared error of {free['squared error']:.4g}, two "
-        f"clusters {clusters['squared error']:.4g}. With a base in all faces two features "
-        f"{'are' if same else 'are NOT'} the two clusters ({based['squared error']:.4g}): "
-        "the paper's claim that both encode two groups needs the base.",
+        f"Two features with a base in all faces {'are' if same else 'are NOT'} the two clusters (squared errors "
+        f"{based['squared error']:.4g} and {clusters['squared error']:.4g}). Without a base two features make "
+        f"{free['groups']} groups ({free['squared error']:.4g}). {more}".rstrip(),
     ]

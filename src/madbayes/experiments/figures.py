@@ -39,5 +39,5 @@ def plot_counts(counts: Mapping[int, int], words: str) -> "Figure":
     axis.bar(list(counts), list(counts.values()), color="0.35", width=0.9)
     axis.set_xlabel(words)
     axis.set_ylabel("draws")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
     return figure

@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from madbayes import DPMeans, StepwiseKFeatures
+from madbayes.experiments.codes import group_numbers
 from madbayes.experiments.figures import plot_pictures
 from madbayes.experiments.parts import Findings, Rows, Work
+from madbayes.experiments.restarts import k_means
 from madbayes.experiments.tabletop_setup import Effort, Tabletop
 
 # Clusters tried before giving up to reach the squared error of the features.
@@ -17,10 +19,11 @@ MOST = 60
 
 def findings(table: Tabletop, effort: Effort, work: Work) -> Findings:
     """DP-means and K-means beside the features."""
-    X, options = table.X, {"random_state": effort.seed, "n_jobs": effort.n_jobs}
+    X = table.X
+    options: dict[str, Any] = {"random_state": effort.seed, "n_jobs": effort.n_jobs}
     features: Any = StepwiseKFeatures(effort.penalty, **options).fit(X)
     K = features.n_components_
-    codes = np.unique(features.allocations_, axis=0, return_inverse=True)[1].ravel()
+    codes = group_numbers(features.allocations_)
     n_codes = int(codes.max()) + 1
     work.progress("Clusters", 0, 0)
     dp, few, many = (
@@ -50,12 +53,7 @@ def findings(table: Tabletop, effort: Effort, work: Work) -> Findings:
     return Findings(words(rows, n_codes, needed.sse_ <= features.sse_), {"clusters": rows}, figures)
 
 
-def k_means(X: NDArray, K: int, options: Any) -> DPMeans:
-    """The best K clusters."""
-    return DPMeans(penalty=0, max_clusters=K, **options).fit(X)
-
-
-def as_good(X: NDArray, sse: float, K: int, options: Any, work: Work) -> DPMeans:
+def as_good(X: NDArray, sse: float, K: int, options: dict[str, Any], work: Work) -> DPMeans:
     """The fewest clusters with no more than this squared error."""
     while (model := k_means(X, K, options)).sse_ > sse and min(MOST, len(X)) > K:
         work.progress("Clusters that match the squared error of the features", K, MOST)
@@ -83,11 +81,11 @@ def cluster_row(name: str, model: DPMeans, codes: NDArray) -> dict[str, Any]:
 def words(rows: Rows, n_codes: int, reached: bool) -> list[str]:
     """The paper's claim, with numbers."""
     features, dp, few, many, needed = rows
-    reach = f"{needed['groups']} clusters are needed" if reached else f"even {needed['groups']} clusters are not enough"
+    reach = f"{needed['groups']} clusters are needed" if reached else f"Even {needed['groups']} clusters are not enough"
     return [
         f"{features['groups']} features have a squared error of {features['squared error']:.1f}; {few['groups']} "
-        f"clusters {few['squared error']:.1f}, each a mean of {few['combinations in a group']:.1f} combinations of objects. "
-        f"{reach} to be as good as the features.",
+        f"clusters {few['squared error']:.1f}, each a mean of {few['combinations in a group']:.1f} combinations of "
+        f"objects. {reach} to be as good as the features.",
         f"With {many['groups']} clusters, one for each of the {n_codes} combinations, the adjusted Rand index with "
         f"the combinations is {many['adjusted Rand index']:.2f}; DP-means at the same penalty makes {dp['groups']} "
         f"clusters with {dp['combinations in a group']:.1f} combinations in each.",

@@ -20,10 +20,11 @@ def findings(table: Tabletop, effort: Effort, work: Work) -> Findings:
     path = penalty_path(table.X, "features", max_components=effort.largest, **options)
     chosen = choices(table, effort, path)
     verdict = error_words(errors) + choice_words(chosen, path, effort.penalty) + truth_words(table, effort)
-    intervals = [
-        {"features": K, "from penalty": lo, "to penalty": hi} for K, (lo, hi) in sorted(path.intervals.items())
-    ]
-    tables = {"squared errors": errors, f"chosen at penalty {effort.penalty:g}": chosen, "best for": intervals}
+    tables = {
+        "squared errors": errors,
+        f"chosen at penalty {effort.penalty:g}": chosen,
+        "best for": interval_rows(path),
+    }
     return Findings(verdict, tables, {}, {"best": path.best, "interval": path.intervals[path.best]})
 
 
@@ -37,6 +38,11 @@ def squared_errors(table: Tabletop, effort: Effort, work: Work) -> Rows:
         if table.Z is None:
             rows[-1] |= {"published": PUBLISHED[K], "difference": model.sse_ - PUBLISHED[K]}
     return rows
+
+
+def interval_rows(path: Any) -> Rows:
+    """Where each number of features is best."""
+    return [{"features": K, "from penalty": lo, "to penalty": hi} for K, (lo, hi) in sorted(path.intervals.items())]
 
 
 def choices(table: Tabletop, effort: Effort, path: Any) -> Rows:

@@ -1,15 +1,20 @@
 """Example pictures, their codes, and the features as pictures."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes import BPMeans, StepwiseKFeatures, match
+from madbayes import StepwiseKFeatures, match
+from madbayes.experiments.codes import code_of, on_a_base
 from madbayes.experiments.figures import around_grey, plot_pictures
 from madbayes.experiments.parts import Findings, Rows, Work
+from madbayes.experiments.restarts import best_of, restarts
 from madbayes.experiments.tabletop_setup import Effort, Tabletop
-from madbayes.pictures import Projection
+from madbayes.paper import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # A feature is where its picture is above this share of its largest value.
 LOUD = 0.3
@@ -27,27 +32,29 @@ class Object(NamedTuple):
 
 def findings(table: Tabletop, effort: Effort, work: Work) -> Findings:
     """The paper's figure, and whether the codes are those of objects."""
-    options: dict[str, Any] = {"random_state": effort.seed, "n_jobs": effort.n_jobs}
-    model = StepwiseKFeatures(effort.penalty, **options).fit(table.X)
-    work.progress("Restarts of BP-means", 0, 0)
-    restarted = BPMeans(effort.penalty, search="paper", n_init=effort.n_restarts, **options).fit(table.X)
-    Z, A, projection = model.allocations_, model.components_, table.projection
+    model = StepwiseKFeatures(effort.penalty, random_state=effort.seed, n_jobs=effort.n_jobs).fit(table.X)
+    (Z, A), projection = on_a_base(table.X, model.allocations_), table.projection
     if not (len(A) and Z[:, 0].all()):
-        return Findings([f"No base: none of the {len(A)} features is in all pictures."], {}, {})
-    base, parts = projection.pictures(A[:1])[0], projection.parts(A[1:])
-    X = projection.pictures(table.X)
-    objects = [look_at(part, base, X, Z[:, k + 1] == 1) for k, part in enumerate(parts)]
-    figures = {
-        "Examples and their codes; the base; the other features, each added or subtracted": draw(table, model, objects)
-    }
-    extra = surplus(model.allocations_, restarted.allocations_)
-    if extra:
-        figures["Superfluous features of the best of the BP-means restarts"] = draw_surplus(
-            projection, restarted, extra
-        )
-    rows = [row(k + 1, Z, found) for k, found in enumerate(objects)]
-    verdict = [*words(rows, Z, overlap(objects)), surplus_words(extra, restarted, model)]
+        return Findings([f"No base: none of the {len(A)} features is in all pictures."], {"codes": combinations(Z)}, {})
+    base, X = projection.pictures(A[:1])[0], projection.pictures(table.X)
+    objects = [look_at(part, base, X, z == 1) for part, z in zip(projection.parts(A[1:]), Z[:, 1:].T, strict=True)]
+    caption = "Examples and their codes; the same rebuilt; the base and the other features, each added or subtracted"
+    figures = {caption: draw(table, Z, A, objects)}
+    restarted = restart(table, effort, work)
+    Z_restarted, A_restarted = on_a_base(table.X, restarted.Z)
+    if extra := surplus(Z, Z_restarted):
+        more = projection.parts(A_restarted[extra])
+        figures["What the best of the BP-means restarts has beside these features"] = draw_parts(more)
+    rows = [row(k, Z, found) for k, found in enumerate(objects, 1)]
+    verdict = [*words(rows, Z, overlap(objects)), surplus_words(extra, restarted, model.objective_, effort)]
     return Findings(verdict, {"features": rows, "codes": combinations(Z)}, figures)
+
+
+def restart(table: Tabletop, effort: Effort, work: Work) -> Result:
+    """The best of the paper's restarts of BP-means."""
+    work.progress("Restarts of BP-means", 0, 0)
+    seeds = np.random.default_rng(effort.seed).integers(2**31, size=effort.n_restarts).tolist()
+    return best_of(restarts(table.X, effort.penalty, seeds, n_jobs=effort.n_jobs))
 
 
 def look_at(part: NDArray, base: NDArray, X: NDArray, has: NDArray[np.bool_]) -> Object:
@@ -97,11 +104,6 @@ def combinations(Z: NDArray) -> Rows:
     return [{"code": code_of(code), "pictures": int(n)} for code, n in zip(codes, counts, strict=True)]
 
 
-def code_of(z: NDArray) -> str:
-    """Bits as text."""
-    return "".join(str(int(bit)) for bit in z)
-
-
 def examples(Z: NDArray) -> NDArray[np.intp]:
     """The first pictures with the base alone, and with ever other codes."""
     _, first = np.unique(Z, axis=0, return_index=True)
@@ -109,9 +111,9 @@ def examples(Z: NDArray) -> NDArray[np.intp]:
     return by_features[np.linspace(0, len(first) - 1, min(N_EXAMPLES, len(first))).astype(int)]
 
 
-def draw(table: Tabletop, model: Any, objects: list[Object]) -> Any:
+def draw(table: Tabletop, Z: NDArray, A: NDArray, objects: list[Object]) -> "Figure":
     """Examples in the first line, what is made of them in the second, the features in the third."""
-    projection, Z, A, shown = table.projection, model.allocations_, model.components_, examples(model.allocations_)
+    projection, shown = table.projection, examples(Z)
     signs = np.array([1 if found.adds else -1 for found in objects])
     n_columns = max(len(shown), len(A))
     blank = [np.ones(projection.shape)] * (n_columns - len(shown))
@@ -127,10 +129,9 @@ def surplus(Z: NDArray, restarted: NDArray) -> list[int]:
     return [int(k) for k in match(Z, restarted).unmatched[1]] if restarted.shape[1] > Z.shape[1] else []
 
 
-def draw_surplus(projection: Projection, restarted: Any, extra: list[int]) -> Any:
-    """What the features too many look like."""
-    pictures = list(around_grey(projection.parts(restarted.components_[extra])))
-    return plot_pictures(pictures, [f"feature {k}" for k in extra], n_columns=max(3, len(extra)))
+def draw_parts(parts: NDArray) -> "Figure":
+    """What features add or take away, grey where they do nothing."""
+    return plot_pictures(list(around_grey(parts)), [""] * len(parts), n_columns=max(3, len(parts)))
 
 
 def words(rows: Rows, Z: NDArray, shared: float) -> list[str]:
@@ -146,11 +147,8 @@ def words(rows: Rows, Z: NDArray, shared: float) -> list[str]:
     ]
 
 
-def surplus_words(extra: list[int], restarted: Any, model: Any) -> str:
+def surplus_words(extra: list[int], restarted: Result, lowest: float, effort: Effort) -> str:
     """What the paper's BP-means ends with."""
-    n_runs, K = len(restarted.runs_), restarted.n_components_
-    found = f"The best of {n_runs} restarts of BP-means has {K} features"
-    if extra:
-        return f"{found}, {len(extra)} of them superfluous, as in the paper."
-    above = restarted.objective_ / model.objective_ - 1
-    return f"{found} and an objective {above:.2%} above the lowest; no superfluous feature as in the paper."
+    found = f"The best of {effort.n_restarts} restarts of BP-means has {restarted.K} features"
+    found += f" and an objective {restarted.value / lowest - 1:.1%} above the lowest"
+    return f"{found}; {len(extra)} of them superfluous, like the sixth of the paper." if extra else f"{found}."

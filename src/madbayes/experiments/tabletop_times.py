@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from madbayes import BPMeans, StepwiseKFeatures
 from madbayes.engine.gibbs import sample
-from madbayes.experiments.parts import Findings, Work
+from madbayes.experiments.parts import Findings, Progress, Work
+from madbayes.experiments.restarts import restarts
 from madbayes.experiments.tabletop_setup import Effort, Tabletop
 from madbayes.paper.gibbs import IBPGibbs
 
@@ -25,7 +26,7 @@ class Measured(NamedTuple):
     n_runs: int
     seconds: float
     K: int  # features of the best run
-    value: float | None = None  # its objective
+    value: float = float("nan")  # its objective
     n_best: int | None = None  # runs that end there
 
 
@@ -59,16 +60,13 @@ def findings(table: Tabletop, effort: Effort, work: Work) -> Findings:
     return Findings(words(measured, effort), {"running times": rows}, {}, {"penalty": effort.penalty})
 
 
-def algorithms(X: NDArray, effort: Effort) -> dict[str, Callable[[Any], Measured]]:
+def algorithms(X: NDArray, effort: Effort) -> dict[str, Callable[[Progress], Measured]]:
     """The lines of the table: what each runs, given somebody to report to."""
-    options: dict[str, Any] = {"penalty": effort.penalty, "search": "paper", "n_jobs": effort.n_jobs}
-    collapsed, plain = BPMeans(**options, collapsed=True), BPMeans(**options)
-    stepwise = StepwiseKFeatures(**options, n_init=effort.n_stepwise, random_state=effort.seed)
     return {
         "IBP Gibbs": lambda report: run_gibbs(X, effort),
-        "collapsed BP-means": lambda report: run_restarts(collapsed, X, effort, report, "collapsed BP-means"),
-        "BP-means": lambda report: run_restarts(plain, X, effort, report, "BP-means"),
-        "stepwise K-features": lambda report: run_stepwise(stepwise, X),
+        "collapsed BP-means": lambda report: run_restarts("collapsed BP-means", True, X, effort, report),
+        "BP-means": lambda report: run_restarts("BP-means", False, X, effort, report),
+        "stepwise K-features": lambda report: run_stepwise(X, effort),
         'search="best"': lambda report: run_best(X, effort),
     }
 
@@ -83,23 +81,25 @@ def run_gibbs(X: NDArray, effort: Effort) -> Measured:
     return Measured(1, perf_counter() - began, int(chain.K[-1]))
 
 
-def run_restarts(model: BPMeans, X: NDArray, effort: Effort, report: Any, name: str) -> Measured:
-    """Restarts in batches, each with seeds of its own."""
-    runs, seconds, batch = [], 0.0, min(BATCH, effort.n_restarts)
-    for number, done in enumerate(range(0, effort.n_restarts, batch)):
-        report(name, done, effort.n_restarts)
-        model.set_params(n_init=min(batch, effort.n_restarts - done), random_state=1000 * effort.seed + number)
-        began = perf_counter()
-        runs += model.fit(X).runs_
-        seconds += perf_counter() - began
-    return summary(runs, seconds)
-
-
-def run_stepwise(model: StepwiseKFeatures, X: NDArray) -> Measured:
-    """K = 1, 2, ... until one more does not pay."""
+def run_restarts(name: str, collapsed: bool, X: NDArray, effort: Effort, report: Progress) -> Measured:
+    """Restarts, in batches so that there is something to report."""
+    seeds = np.random.default_rng(effort.seed).integers(2**31, size=effort.n_restarts).tolist()
+    runs: list[Any] = []
     began = perf_counter()
-    runs = model.fit(X).runs_
+    for i in range(0, len(seeds), BATCH):
+        report(name, i, len(seeds))
+        runs += restarts(X, effort.penalty, seeds[i : i + BATCH], collapsed=collapsed, n_jobs=effort.n_jobs)
     return summary(runs, perf_counter() - began)
+
+
+def run_stepwise(X: NDArray, effort: Effort) -> Measured:
+    """K = 1, 2, ... until one more does not pay."""
+    model = StepwiseKFeatures(
+        effort.penalty, search="paper", n_init=effort.n_stepwise, random_state=effort.seed, n_jobs=effort.n_jobs
+    )
+    began = perf_counter()
+    model.fit(X)
+    return summary(model.runs_, perf_counter() - began)
 
 
 def run_best(X: NDArray, effort: Effort) -> Measured:
@@ -157,6 +157,6 @@ def words(measured: dict[str, Measured], effort: Effort) -> list[str]:
         f"{effort.n_sweeps} sweeps of the Gibbs sampler in compiled code took {gibbs.seconds:.2g} s. By the time of "
         f"all restarts that is {', '.join(ratios)} (the paper: {', '.join(printed)}).",
         f"Features found at a penalty of {effort.penalty:g}: {', '.join(found)}.",
-        f'search="best" reached its lowest objective, {best.value:.6g} with {best.K} features, in {best.seconds:.2g} s; '
-        f"{others_reach}.",
+        f'search="best" reached its best objective, {best.value:.6g} with {best.K} features, in {best.seconds:.2g} s'
+        f"; {others_reach}.",
     ]
