@@ -8,20 +8,12 @@ NEEDED = ("typer", "rich", "matplotlib", "PIL")
 
 def main() -> None:
     """Run the command, or say what to install."""
-    if missing := [name for name in NEEDED if not is_there(name)]:
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
         print(f'The madbayes command needs {", ".join(missing)}: pip install "madbayes[app]"', file=sys.stderr)
         sys.exit(1)
     from madbayes.commands import app
 
     app()
-
-
-def is_there(name: str) -> bool:
-    """Whether a package can be imported."""
-    try:
-        return find_spec(name) is not None
-    except ValueError:  # a package that was taken out of sys.modules by hand
-        return False
 
 
 if __name__ == "__main__":

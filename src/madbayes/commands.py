@@ -1,9 +1,10 @@
 """The commands of ``madbayes``, with Typer and Rich."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -11,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 import madbayes
 from madbayes.experiments import dice, faces, tabletop
-from madbayes.experiments.parts import Experiment, run
+from madbayes.experiments.parts import Experiment, check_folder, run
+from madbayes.experiments.parts import Progress as Report
 from madbayes.experiments.tabletop_setup import PENALTY
 
 app = typer.Typer(
@@ -91,43 +93,51 @@ def reproduce_dice(out: Out = None, seed: Seed = 0, jobs: Jobs = -1, quick: Quic
 def check_penalty(penalty: float | None) -> None:
     """A price is a positive number."""
     if penalty is not None and not 0 < penalty < float("inf"):
-        raise typer.BadParameter(f"--penalty {penalty:g}: it must be a positive number")
+        stop(ValueError(f"--penalty {penalty:g}: it must be a positive number"))
 
 
 def reproduce_one(name: str, out: Path | None, make: Callable[[], Experiment]) -> None:
     """Run an experiment; say what is going on, what was found, and where it is."""
     folder = Path(f"reproduced-{name}") if out is None else out
-    with short_errors(folder):
-        with bars() as progress:
-            progress("Reading the pictures", 0, 0)
-            experiment = make()
-            for sentence in experiment.about:
-                typer.echo(sentence)
-            outcome = run(experiment, folder, progress)
-        for sentence in outcome.verdict:
-            typer.echo(f"- {sentence}")
-        if outcome.kept:
-            typer.echo(f"There already, not computed again: {', '.join(outcome.kept)}.")
-        typer.echo(f"Everything on one page: {outcome.page}")
-
-
-@contextmanager
-def short_errors(folder: Path) -> Iterator[None]:
-    """What a user can do something about, in one line."""
     try:
-        yield
+        with bars() as progress:
+            experiment = read(name, folder, make, progress)
+            outcome = run(experiment, folder, progress)
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What is finished is in {folder}; the same command goes on from there.", err=True)
         raise typer.Exit(130) from None
-    except (OSError, ValueError) as error:
-        typer.echo(f"madbayes: {error}", err=True)
-        raise typer.Exit(2) from None
+    except OSError as error:
+        stop(error)
+    for sentence in outcome.verdict:
+        typer.echo(f"- {sentence}")
+    if outcome.kept:
+        typer.echo(f"There already, not computed again: {', '.join(outcome.kept)}.")
+    typer.echo(f"Everything on one page: {outcome.page}")
+
+
+def read(name: str, folder: Path, make: Callable[[], Experiment], progress: Report) -> Experiment:
+    """The data, if there is a place for the results; what they are is said."""
+    progress("Pictures", 0, 0)
+    try:
+        check_folder(folder, name)
+        experiment = make()
+    except ValueError as error:
+        stop(error)
+    for sentence in experiment.about:
+        typer.echo(sentence)
+    return experiment
+
+
+def stop(error: Exception) -> NoReturn:
+    """What a user can do something about, in one line."""
+    typer.echo(f"madbayes: {error}", err=True)
+    raise typer.Exit(2) from None
 
 
 @contextmanager
-def bars() -> Iterator[Callable[[str, int, int], None]]:
+def bars() -> Iterator[Report]:
     """A line with a bar for what is going on; on what is no terminal, a line of text for each thing that begins."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, highlight=False, markup=False)
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -135,9 +145,12 @@ def bars() -> Iterator[Callable[[str, int, int], None]]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
-        task = display.add_task("")
-        current = ""
+    with (
+        warnings.catch_warnings(),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display,
+    ):
+        warnings.showwarning = lambda message, *_: console.print(f"Note: {message}")
+        task, current = display.add_task(""), ""
 
         def show(words: str, done: int, total: int) -> None:
             nonlocal current
@@ -145,7 +158,7 @@ def bars() -> Iterator[Callable[[str, int, int], None]]:
                 current = words
                 display.reset(task)
                 if not console.is_terminal:
-                    console.print(words, highlight=False, markup=False)
+                    console.print(words)
             display.update(task, description=words, completed=done, total=total or None)
 
         yield show

@@ -33,5 +33,5 @@ def on_a_base(X: NDArray, Z: NDArray) -> tuple[NDArray[np.uint8], NDArray]:
     if K:
         sizes = Z.sum(axis=0)
         Z = np.where((2 * sizes > N) & (sizes < N), 1 - Z, Z).astype(np.uint8)
-        Z = Z[:, np.argsort(-Z.sum(axis=0), kind="stable")]
+        Z = Z[:, np.argsort(-Z.sum(axis=0, dtype=int), kind="stable")]
     return Z, least_squares(X, Z)

@@ -11,11 +11,15 @@ from madbayes.display import count_lines, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WIDTH, TITLE = 2.4, 0.3  # of a picture and of the line above it, in inches
+
 
 def plot_pictures(pictures: Sequence[NDArray], titles: Sequence[str], *, n_columns: int) -> "Figure":
     """Pictures from 0 (black) to 1 (white), grey or coloured, with a title above each."""
     n_lines = count_lines(len(pictures), n_columns)
-    figure = new_figure(2 * n_lines, 2 * n_columns)
+    figure = new_figure(n_lines, n_columns)
+    height, width = pictures[0].shape[:2]
+    figure.set_size_inches(WIDTH * n_columns, (WIDTH * height / width + TITLE) * n_lines)
     axes = figure.subplots(n_lines, n_columns, squeeze=False).ravel()
     for axis in axes:
         axis.set_axis_off()

@@ -94,29 +94,9 @@ class Folder:
 
     def __init__(self, path: str | Path, experiment: str) -> None:
         self.path = Path(path)
-        if self.path.exists() and not self.path.is_dir():
-            raise FileExistsError(f"{str(self.path)!r} is a file: name a folder for the results")
-        known = self._read_manifest()
-        if known is None and self.path.is_dir() and any(self.path.iterdir()):
-            raise FileExistsError(
-                f"{str(self.path)!r} is not empty and has no results of madbayes in it: name another folder"
-            )
-        if known is not None and known["experiment"] != experiment:
-            raise FileExistsError(
-                f"{str(self.path)!r} has the results of {known['experiment']!r}, not of {experiment!r}: "
-                "name another folder"
-            )
-        self.manifest = known or {"experiment": experiment, "files": [], "parts": {}}
+        self.manifest = check_folder(self.path, experiment) or {"experiment": experiment, "files": [], "parts": {}}
         self.path.mkdir(parents=True, exist_ok=True)
         self._save_manifest()
-
-    def _read_manifest(self) -> dict[str, Any] | None:
-        """What a folder says about itself; None where it has never been one of ours."""
-        try:
-            found = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
-            return found if {"experiment", "files", "parts"} <= set(found) else None
-        except (OSError, ValueError, TypeError):
-            return None
 
     def _save_manifest(self) -> None:
         write_whole(self.path / MANIFEST, json.dumps(self.manifest, indent=1).encode())
@@ -153,6 +133,29 @@ class Folder:
         if known is None or known["fingerprint"] != fingerprint:
             return False
         return all((self.path / name).is_file() for name in known["files"])
+
+
+def check_folder(path: Path, experiment: str) -> dict[str, Any] | None:
+    """What is known about earlier results in a folder, if any; an error where others' files are."""
+    if path.exists() and not path.is_dir():
+        raise FileExistsError(f"{str(path)!r} is a file: name a folder for the results")
+    known = read_manifest(path)
+    if known is None and path.is_dir() and any(path.iterdir()):
+        raise FileExistsError(f"{str(path)!r} is not empty and has no results of madbayes in it: name another folder")
+    if known is not None and known["experiment"] != experiment:
+        raise FileExistsError(
+            f"{str(path)!r} has the results of {known['experiment']!r}, not of {experiment!r}: name another folder"
+        )
+    return known
+
+
+def read_manifest(path: Path) -> dict[str, Any] | None:
+    """What a folder says about itself; None where it has never been one of ours."""
+    try:
+        found = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        return found if {"experiment", "files", "parts"} <= set(found) else None
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -215,7 +218,7 @@ def compute(part: Part, fingerprint: str, folder: Folder, progress: Progress) ->
     began = perf_counter()
     with cut_short_is_stopped():
         findings = part.run(Work(progress, folder, fingerprint))
-    files = {f"{part.name}-{name}.csv": as_csv(rows) for name, rows in findings.tables.items()}
+    files = {f"{part.name}-{name.replace(' ', '-')}.csv": as_csv(rows) for name, rows in findings.tables.items()}
     pictures = {f"{part.name}-{number}.png": as_png(f) for number, f in enumerate(findings.figures.values(), 1)}
     record = {
         "title": part.title,

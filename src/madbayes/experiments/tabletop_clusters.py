@@ -31,7 +31,7 @@ def findings(table: Tabletop, effort: Effort, work: Work) -> Findings:
         k_means(X, K, options),
         k_means(X, n_codes, options),
     )
-    needed = as_good(X, features.sse_, n_codes, options, work)
+    needed = as_good(X, features.sse_, K, options, work)
     rows = [
         {
             "model": "features",
