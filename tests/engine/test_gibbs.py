@@ -160,6 +160,14 @@ def test_joint_probabilities_can_be_left_out():
     np.testing.assert_array_equal(chain.sigma2, full.sigma2)
 
 
+@pytest.mark.parametrize("run", [sample, IBPGibbs.sample], ids=["compiled", "plain"])
+def test_equal_features_without_noise_are_an_error(run, seconds):
+    # Z'Z is singular, and the ridge is below rounding.
+    model = IBPGibbs(sigma2=1e-30, mass=1e-9, random_state=0)
+    with seconds(60), pytest.raises(np.linalg.LinAlgError):
+        run(model, table(0), 2, (np.ones((30, 2)), np.ones((2, 6))))
+
+
 def test_bad_calls_are_refused():
     model = IBPGibbs(random_state=0)
     with pytest.raises(ValueError, match=r"n_sweeps=0.*at least 1"):

@@ -80,10 +80,13 @@ def _sweeps(model: IBPGibbs, X: NDArray, state: State, n_sweeps: int, room: int,
     if not run_gibbs(X, table, used, parameters, _rules(model), trace, _scratch(X, room), rng):
         return []
     K, numbers = trace.used.tolist(), zip(trace.sigma2, trace.rho2, trace.mass, strict=True)
-    return [
+    states = [
         State(Z[:, :k].copy(), A[:k].copy(), *three)
         for k, Z, A, three in zip(K, trace.Z, trace.A, numbers, strict=True)
     ]
+    if not all(np.isfinite(state.A).all() for state in states):
+        raise np.linalg.LinAlgError("sigma2 / rho2 is so small that features which few rows tell apart are singular")
+    return states
 
 
 def _rules(model: IBPGibbs) -> "Rules":

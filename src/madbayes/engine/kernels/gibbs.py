@@ -239,7 +239,8 @@ def draw_count(error, variance, D, rho2, rate, rng):  # type: ignore[no-untyped-
         total = variance + k * rho2
         log_weights[k] = poisson - 0.5 * (D * np.log(total) + error / total)
         most = max(most, log_weights[k])
-        if k >= 2.0 * rate and log_weights[k] < most - 40.0:  # exp(-40) is below the rounding of double precision
+        # exp(-40) is below the rounding of double precision; what is not a number must not go on for ever.
+        if k >= 2.0 * rate and not log_weights[k] >= most - 40.0:
             break
         k += 1
         poisson += np.log(rate / k)
