@@ -112,8 +112,9 @@ def log_normal(squared: Any, variance: Any, D: int) -> Any:
 
 
 def draw_index(log_weights: NDArray, rng: Rng) -> int:
-    """Index with probability in proportion to exp(log_weights), by the Gumbel trick: nothing to overflow."""
-    return int(np.argmax(log_weights + rng.gumbel(size=len(log_weights))))
+    """Index with probability in proportion to exp(log_weights), the largest made 1: nothing can overflow."""
+    cumulative = np.cumsum(np.exp(log_weights - log_weights.max()))
+    return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
 
 
 def draw_gamma(shape: float, rate: float, rng: Rng) -> float:
@@ -134,7 +135,7 @@ def draw_bits(row: Row, sigma2: float, rho2: float, rng: Rng) -> tuple[NDArray, 
     threshold = rng.logistic(size=len(z)) - np.log(sizes / (N - sizes))
     r, w = x - z @ mean, M @ z
     s = z @ w
-    for k in rng.permutation(len(z)):
+    for k in rng.random(len(z)).argsort():
         a, m = mean[k], M[k]
         if z[k]:
             r, w = r + a, w - m
@@ -167,6 +168,12 @@ def check_data(X: ArrayLike) -> NDArray:
     if X.ndim != 2 or not len(X) or not np.isfinite(X).all():
         raise ValueError(f"X of shape {X.shape}: it must be a matrix of finite numbers with at least one row")
     return X
+
+
+def check_sweeps(n_sweeps: int) -> None:
+    """A chain has at least one sweep."""
+    if n_sweeps < 1:
+        raise ValueError(f"n_sweeps={n_sweeps}: it must be at least 1")
 
 
 def check_groups(Z: ArrayLike, N: int, kind: Kind) -> NDArray:
@@ -242,13 +249,12 @@ class Gibbs(ABC):
             The states after each sweep.
         """
         X = check_data(X)
-        if n_sweeps < 1:
-            raise ValueError(f"n_sweeps={n_sweeps}: it must be at least 1")
+        check_sweeps(n_sweeps)
         rng = np.random.default_rng(self.random_state)
-        states = [self._start(X, init, rng)]
+        states = [self.start(X, init, rng)]
         for _ in range(n_sweeps):
             states.append(self.sweep(X, states[-1], rng))
-        return self._chain(X, states[1:])
+        return self.chain(X, states[1:])
 
     def sweep(self, X: NDArray, state: State, rng: Rng) -> State:
         """One pass over the rows, then A and the parameters that are sampled.
@@ -296,7 +302,7 @@ class Gibbs(ABC):
             mass = self._draw_mass(len(Z), len(A), mass, rng)
         return State(Z, A, sigma2, rho2, mass)
 
-    def _start(self, X: NDArray, init: Any, rng: Rng) -> State:
+    def start(self, X: NDArray, init: Any, rng: Rng) -> State:
         """State before the first sweep, which drops any empty groups of init."""
         Z, A = unpack_init(init, len(X))
         Z = check_groups(Z, len(X), self.prior.kind).astype(np.uint8)
@@ -310,10 +316,11 @@ class Gibbs(ABC):
         likelihood = CollapsedGaussian(rho2) if self.collapsed else Gaussian(rho2)
         return likelihood.log_prob(X, Z, A, sigma2) + self.prior.log_prob(Z, float(np.log(mass)))
 
-    def _chain(self, X: NDArray, states: list[State]) -> Chain:
+    def chain(self, X: NDArray, states: list[State], log_joint: bool = True) -> Chain:
+        """The states as a chain; without the joint probabilities, which take a while, these are NaN."""
         Z, A, sigma2, rho2, mass = map(list, zip(*states, strict=True))
-        K, log_joint = np.array([len(a) for a in A]), np.array([self._log_joint(X, state) for state in states])
-        return Chain(Z, A, K, log_joint, np.array(sigma2), np.array(rho2), np.array(mass))
+        K, joints = np.array([len(a) for a in A]), [self._log_joint(X, s) if log_joint else np.nan for s in states]
+        return Chain(Z, A, K, np.array(joints), np.array(sigma2), np.array(rho2), np.array(mass))
 
 
 @dataclass(frozen=True, kw_only=True)
