@@ -34,6 +34,9 @@ from madbayes.model.likelihoods import FullCovarianceGaussian, MeansCovariances,
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
 from madbayes.paper.seeding import draw_row
 
+# A cluster falls into at most so many pieces.
+PIECES = 64
+
 
 @dataclass(kw_only=True)
 class CovarianceLandscape(ClusterLandscape):
@@ -152,6 +155,21 @@ class CovarianceLandscape(ClusterLandscape):
         seed = super().draw(nearest, rng, n_rows)
         return None if seed is None else seed._replace(gain=self.scale * seed.gain)
 
+    def _seed(self, K: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """As for other clusters; each in the metric of a slot of its own, if there are slots."""
+        if not self.has_slots:
+            return super()._seed(K, rng)
+        labels, nearest, errors = np.zeros(len(self.X), dtype=np.int64), np.full(len(self.X), np.inf), self.weights
+        for k, slot in enumerate(rng.permutation(len(self.precisions))[:K]):
+            if not errors.any():
+                break
+            R = self.X - self.X[draw_row(errors, rng)]
+            distances = np.einsum("nd,de,ne->n", R, self.precisions[slot], R)
+            labels[distances < nearest] = k
+            nearest = np.minimum(nearest, distances)
+            errors = self.weights * np.where(nearest > self.negligible, nearest, 0.0)
+        return labels
+
     def bisect(self, rows: NDArray, rng: np.random.Generator) -> tuple[NDArray, float]:
         """Two parts of some rows: one of them, and what the loss falls by.
 
@@ -216,6 +234,15 @@ class CovarianceLandscape(ClusterLandscape):
             return self.polish(labels)
         A = state.means[present] @ self.factor.T + self.origin
         return Solution(labels, A, self.scale * cost + self.penalty * (K - 1))
+
+    def merged(self, groups: NDArray, price: float) -> NDArray[np.int64]:
+        """The same, clusters merged where they cost less as one than their price."""
+        from madbayes.engine import kernels
+
+        state, used = self.fitted(groups), int(groups.max()) + 1
+        while kernels.merge_pairs(state, used, used, self.is_learned, price / self.scale, self.negligible):
+            kernels.fit_ellipses(self.X, self.weights, state, used, self.is_learned)
+        return np.unique(state.labels, return_inverse=True)[1]
 
     def _in_slots(self, groups: NDArray) -> NDArray[np.int64]:
         """Labels that name slots; clusters become fewer first if there are more than slots."""
@@ -352,6 +379,24 @@ def regroup(landscape: CovarianceLandscape, solution: Solution, rng: np.random.G
     return relabelled(solution.groups, rows, np.append(chosen, solution.K)[found.groups])
 
 
+def shatter(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """A cluster falls into pieces, few or many; those that do not pay are merged again.
+
+    Two halves of a cluster often cost more than the whole, when a dozen of small pieces would cost less.
+    """
+    if not landscape.can_grow(solution):
+        return None
+    rows = np.flatnonzero(solution.groups == draw_row(landscape.fitted(solution.groups).costs, rng))
+    most = min(len(rows), PIECES, 1 + landscape.most - solution.K)
+    if most < 2:
+        return None
+    part = landscape.part(rows, most, landscape.price, np.arange(len(landscape.precisions)))
+    pieces = part.merged(part._seed(int(np.exp(rng.uniform(np.log(2), np.log(most + 1)))), rng), landscape.price)
+    if not pieces.any():
+        return None
+    return relabelled(solution.groups, rows[pieces > 0], solution.K - 1 + pieces[pieces > 0])
+
+
 covariance_moves: dict[str, Move] = {
     "split": split,
     "merge": merge,
@@ -360,4 +405,5 @@ covariance_moves: dict[str, Move] = {
     "reseed": reseed,
     "regroup": regroup,
     "exchange": exchange,
+    "shatter": shatter,
 }

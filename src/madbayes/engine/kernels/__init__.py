@@ -30,6 +30,7 @@ from madbayes.engine.kernels.covariance_search import (
     Ellipses,
     descend_ellipses,
     fit_ellipses,
+    merge_pairs,
     own_squares,
     prefix_costs,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "drop_dependent",
     "eliminate",
     "fit_ellipses",
+    "merge_pairs",
     "move_rows",
     "open_clusters",
     "open_features",
