@@ -8,6 +8,7 @@ negative, and it is zero when every cluster consists of equal rows.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +101,11 @@ class CovarianceLandscape(ClusterLandscape):
         """What the costs of the kernels are multiplied by."""
         return self.likelihood.covariance_penalty if isinstance(self.likelihood, FullCovarianceGaussian) else 1.0
 
+    @cached_property
+    def lows(self) -> NDArray[np.float64]:
+        """The smallest eigenvalue of each precision, less what rounding may do to it."""
+        return np.linalg.eigvalsh(self.precisions)[:, 0] * (1 - 1e-9)
+
     @property
     def most(self) -> int:
         """No solution has more clusters than this."""
@@ -130,11 +136,13 @@ class CovarianceLandscape(ClusterLandscape):
         from madbayes.engine import kernels
 
         N, D = self.X.shape
-        P = np.empty((room, D, D))
-        P[:] = self.precisions if len(self.precisions) == room else self.precisions[:1]
+        P, lows = np.empty((room, D, D)), np.empty(room)
+        one_each = len(self.precisions) == room
+        P[:] = self.precisions if one_each else self.precisions[:1]
+        lows[:] = self.lows if one_each else self.lows[:1]
         return kernels.Ellipses(
             groups.astype(np.int64), np.empty((room, D)), np.empty(room), np.empty(room, dtype=np.int64),
-            np.empty((room, D, D)), P, np.empty(room), np.ones(room, dtype=bool), np.empty(room, dtype=np.int64),
+            np.empty((room, D, D)), P, lows, np.empty(room), np.ones(room, dtype=bool), np.empty(room, dtype=np.int64),
             np.empty(N, dtype=np.int64),
         )  # fmt: skip
 

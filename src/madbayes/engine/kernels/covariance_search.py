@@ -27,6 +27,7 @@ class Ellipses(NamedTuple):
     counts: NDArray  # (room,), int64, rows
     S: NDArray  # (room, D, D), scatters
     P: NDArray  # (room, D, D), precisions
+    lows: NDArray  # (room,), no eigenvalue of a precision is smaller
     costs: NDArray  # (room,)
     changed: NDArray  # (room,), bool: rows have come or gone since the cluster was fitted
     stamps: NDArray  # (room,), int64: when they last did
@@ -89,7 +90,7 @@ def square_of(P, x, mean, r, u):  # type: ignore[no-untyped-def]
 @compiled()
 def fit_ellipses(X, weights, state, used, learned):  # type: ignore[no-untyped-def]
     """Clusters that changed are fitted to their rows; P is left as it is where it is known."""
-    labels, means, sizes, counts, S, P, costs, changed, _, _ = state
+    labels, means, sizes, counts, S, P, lows, costs, changed, _, _ = state
     D = X.shape[1]
     r, L = np.empty(D), np.empty((D, D))
     for k in range(used):
@@ -122,6 +123,10 @@ def fit_ellipses(X, weights, state, used, learned):  # type: ignore[no-untyped-d
             if learned:
                 costs[k] = log_det(S[k], L)
                 invert(L, P[k])
+                trace = 1.0
+                for d in range(D):
+                    trace += S[k, d, d]
+                lows[k] = 1.0 / trace
             else:
                 for d in range(D):
                     for e in range(D):
@@ -144,7 +149,7 @@ def transfer_rows(X, weights, state, used, learned, gain, clock):  # type: ignor
 
     clock : INOUT (1,), counts the moves
     """
-    labels, means, sizes, counts, _, P, _, changed, stamps, seen = state
+    labels, means, sizes, counts, _, P, lows, _, changed, stamps, seen = state
     D, moved = X.shape[1], 0
     r, u, v = np.empty(D), np.empty(D), np.empty(D)
     for n in range(len(X)):
@@ -163,13 +168,17 @@ def transfer_rows(X, weights, state, used, learned, gain, clock):  # type: ignor
         now = out * square
         if learned:
             now = now / (1.0 - now) if now < 1.0 else np.inf
-        least, new, all_of_them = np.inf, -1, stamps[old] > since
+        least, new, all_of_them = (1.0 - gain) * now, -1, stamps[old] > since
         for k in range(used):
             if k != old and counts[k] > 0 and (all_of_them or stamps[k] > since):
-                cost = sizes[k] * w / (sizes[k] + w) * square_of(P[k], x, means[k], r, v)
-                if cost < least:
-                    least, new = cost, k
-        if not least < (1.0 - gain) * now:
+                into, length = sizes[k] * w / (sizes[k] + w), 0.0
+                for d in range(D):
+                    length += (x[d] - means[k, d]) ** 2
+                if into * lows[k] * length < least:
+                    cost = into * square_of(P[k], x, means[k], r, v)
+                    if cost < least:
+                        least, new = cost, k
+        if new < 0:
             continue
         clock[0] += 1
         stamps[old] = stamps[new] = clock[0]
@@ -177,13 +186,15 @@ def transfer_rows(X, weights, state, used, learned, gain, clock):  # type: ignor
         labels[n] = new
         moved += 1
         square_of(P[new], x, means[new], r, v)
-        into = sizes[new] * w / (sizes[new] + w)
+        into, length = sizes[new] * w / (sizes[new] + w), 0.0
         sizes[old], sizes[new] = left, sizes[new] + w
         counts[old], counts[new] = counts[old] - 1, counts[new] + 1
         for d in range(D):
+            length += r[d] * r[d]
             means[old, d] -= w / left * (x[d] - means[old, d])
             means[new, d] += w / sizes[new] * r[d]
         if learned:
+            lows[new] = 1.0 / (1.0 / lows[new] + into * length)
             add_square(P[new], v, -into / (1.0 + least))
             if 1.0 - out * square > FRAGILE:
                 add_square(P[old], u, out / (1.0 - out * square))
@@ -195,7 +206,7 @@ def transfer_rows(X, weights, state, used, learned, gain, clock):  # type: ignor
 @compiled()
 def own_squares(X, state, squares):  # type: ignore[no-untyped-def]
     """r'P r of each row in its cluster. squares : OUT (N,)."""
-    labels, means, _, _, _, P, _, _, _, _ = state
+    labels, means, _, _, _, P, _, _, _, _, _ = state
     r, u = np.empty(X.shape[1]), np.empty(X.shape[1])
     for n in range(len(X)):
         squares[n] = square_of(P[labels[n]], X[n], means[labels[n]], r, u)
@@ -207,7 +218,7 @@ def open_on_rows(X, weights, state, used, most, threshold, negligible):  # type:
 
     The gain is t r'P r: the determinant falls by a factor of one less that, where covariances are learned. If there are not as many places, those that gain most. Returns how many clusters there are, free ones included.
     """
-    labels, _, sizes, counts, _, _, _, changed, _, _ = state
+    labels, _, sizes, counts, _, _, _, _, changed, _, _ = state
     squares, best, rows = np.empty(len(X)), np.zeros(used), np.zeros(used, np.int64)
     own_squares(X, state, squares)
     n_used = 0
@@ -237,7 +248,7 @@ def open_on_rows(X, weights, state, used, most, threshold, negligible):  # type:
 @compiled()
 def merged_cost(state, j, k, learned, M, L):  # type: ignore[no-untyped-def]
     """What two clusters cost more as one, and which of them it is best called. M, L : scratch (D, D)."""
-    _, means, sizes, _, S, P, costs, _, _, _ = state
+    _, means, sizes, _, S, P, _, costs, _, _, _ = state
     D, share = len(M), sizes[j] * sizes[k] / (sizes[j] + sizes[k])
     as_j, as_k = 0.0, 0.0
     for d in range(D):
@@ -257,7 +268,7 @@ def merge_pairs(state, used, limit, learned, price, negligible):  # type: ignore
 
     Means that coincide are worth nothing at any price. Returns how many pairs there were, at most ``limit``.
     """
-    labels, means, _, counts, _, _, _, changed, _, _ = state
+    labels, means, _, counts, _, _, _, _, changed, _, _ = state
     D = means.shape[1]
     M, L = np.empty((D, D)), np.empty((D, D))
     costs, partners, names, targets = np.full(used, price), np.full(used, -1), np.arange(used), np.arange(used)
@@ -324,7 +335,7 @@ def descend_ellipses(X, weights, state, used, most, learned, price, threshold, n
 
     Returns how many clusters there are, free ones included.
     """
-    labels, _, _, counts, _, _, costs, changed, stamps, seen = state
+    labels, _, _, counts, _, _, _, costs, changed, stamps, seen = state
     best, best_used, best_labels = np.inf, used, labels.copy()
     best_count, clock = used, np.ones(1, np.int64)
     for n in range(len(X)):
