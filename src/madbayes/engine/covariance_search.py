@@ -191,7 +191,10 @@ class CovarianceLandscape(ClusterLandscape):
         loss = self.scale * float(part.fitted(np.zeros(len(rows), dtype=np.int64)).costs[0])
         if loss <= self.scale * self.negligible * part.weights.sum():
             return rows[:0], 0.0
-        orders = [part.principal_order(rng), ((part.X - part.X[draw_row(part.weights, rng)]) ** 2).sum(axis=1).argsort()]
+        orders = [
+            part.principal_order(rng),
+            ((part.X - part.X[draw_row(part.weights, rng)]) ** 2).sum(axis=1).argsort(),
+        ]
         sides = [part.cut(order) for order in orders]
         side, _ = min(sides, key=lambda found: found[1])
         halves = part.polish(side)
@@ -205,6 +208,10 @@ class CovarianceLandscape(ClusterLandscape):
         R = self.X - self.weights @ self.X / self.weights.sum()
         kernels.principal_scores(R, self.weights, rng.normal(size=R.shape[1]), POWER_ITER, scores)
         return scores.argsort()
+
+    def order_from(self, row: int) -> NDArray[np.intp]:
+        """All rows in the order of their distance from one of them."""
+        return ((self.X - self.X[row]) ** 2).sum(axis=1).argsort()
 
     def cut(self, order: NDArray) -> tuple[NDArray[np.int64], float]:
         """The first rows of an order as one cluster and the others as another, where they cost least; that cost."""

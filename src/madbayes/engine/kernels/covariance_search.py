@@ -216,7 +216,8 @@ def own_squares(X, state, squares):  # type: ignore[no-untyped-def]
 def open_on_rows(X, weights, state, used, most, threshold, negligible):  # type: ignore[no-untyped-def]
     """Of each cluster, the row that gains most becomes one, if that is more than the threshold.
 
-    The gain is t r'P r: the determinant falls by a factor of one less that, where covariances are learned. If there are not as many places, those that gain most. Returns how many clusters there are, free ones included.
+    The gain is t r'P r, and one less that is the factor of the determinant where covariances are learned. If there are
+    not as many places, those rows that gain most. Returns how many clusters there are, with and without free ones.
     """
     labels, _, sizes, counts, _, _, _, _, changed, _, _ = state
     squares, best, rows = np.empty(len(X)), np.zeros(used), np.zeros(used, np.int64)
@@ -337,22 +338,23 @@ def descend_ellipses(X, weights, state, used, most, learned, price, threshold, n
     """
     labels, _, _, counts, _, _, _, costs, changed, stamps, seen = state
     best, best_used, best_labels = np.inf, used, labels.copy()
-    best_count, clock = used, np.ones(1, np.int64)
+    best_count, clock = 0, np.ones(1, np.int64)
     for n in range(len(X)):
         seen[n] = 0
     for k in range(len(counts)):
         changed[k], counts[k], stamps[k] = True, 0, 1
     for _ in range(max_iter):
         fit_ellipses(X, weights, state, used, learned)
-        count, value = 0, 0.0
+        count, loss = 0, 0.0
         for k in range(used):
             if counts[k] > 0:
-                count, value = count + 1, value + costs[k] + price
+                count, loss = count + 1, loss + costs[k]
         # Each turn gains something or saves a cluster. If not, it was rounding: the best there was is the answer.
-        lower = value < best - gain * np.abs(best) or (count < best_count and value <= best + gain * np.abs(best))
-        if best < np.inf and not lower:
-            break
-        best, best_used, best_count = value, used, count
+        if best < np.inf:
+            rise = loss - best + price * (count - best_count)
+            if not (rise < -gain * best or (count < best_count and rise <= gain * best)):
+                break
+        best, best_used, best_count = loss, used, count
         for n in range(len(X)):
             best_labels[n] = labels[n]
         if count > most:
