@@ -104,7 +104,7 @@ class CovarianceLandscape(ClusterLandscape):
     @cached_property
     def lows(self) -> NDArray[np.float64]:
         """The smallest eigenvalue of each precision, less what rounding may do to it."""
-        return np.linalg.eigvalsh(self.precisions)[:, 0] * (1 - 1e-9)
+        return np.asarray((1 - 1e-9) * np.linalg.eigvalsh(self.precisions)[:, 0])
 
     @property
     def most(self) -> int:
@@ -250,7 +250,12 @@ class CovarianceLandscape(ClusterLandscape):
         A = state.means[present] @ self.factor.T + self.origin
         return Solution(labels, A, self.scale * cost + self.penalty * (K - 1))
 
-    def merged(self, groups: NDArray, price: float) -> NDArray[np.int64]:
+    def shattered(self, rows: NDArray, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Labels of at most so many pieces of some rows, merged again where they do not pay."""
+        part = self.part(rows, most, self.price, np.arange(len(self.precisions)))
+        return part._merged(part._seed(int(np.exp(rng.uniform(np.log(2), np.log(most + 1)))), rng), self.price)
+
+    def _merged(self, groups: NDArray, price: float) -> NDArray[np.int64]:
         """The same, clusters merged where they cost less as one than their price."""
         from madbayes.engine import kernels
 
@@ -405,8 +410,7 @@ def shatter(landscape: CovarianceLandscape, solution: Solution, rng: np.random.G
     most = min(len(rows), PIECES, 1 + landscape.most - solution.K)
     if most < 2:
         return None
-    part = landscape.part(rows, most, landscape.price, np.arange(len(landscape.precisions)))
-    pieces = part.merged(part._seed(int(np.exp(rng.uniform(np.log(2), np.log(most + 1)))), rng), landscape.price)
+    pieces = landscape.shattered(rows, most, rng)
     if not pieces.any():
         return None
     return relabelled(solution.groups, rows[pieces > 0], solution.K - 1 + pieces[pieces > 0])

@@ -233,16 +233,19 @@ def open_on_rows(X, weights, state, used, most, threshold, negligible):  # type:
             if gain > best[k]:
                 best[k], rows[k] = gain, n
     while n_used < most:
-        k, place = best.argmax(), 0
+        first, place = 0, 0
+        for k in range(len(best)):
+            if best[k] > best[first]:
+                first = k
         while place < used and counts[place] > 0:
             place += 1
-        if not best[k] > threshold or place == len(counts):
+        if not best[first] > threshold or place == len(counts):
             break
         used, n_used = max(used, place + 1), n_used + 1
-        labels[rows[k]] = place
+        labels[rows[first]] = place
         counts[place] = 1
-        changed[k] = changed[place] = True
-        best[k] = 0.0
+        changed[first] = changed[place] = True
+        best[first] = 0.0
     return used, n_used
 
 
