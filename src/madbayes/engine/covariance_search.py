@@ -9,6 +9,7 @@ negative, and it is zero when every cluster consists of equal rows.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -303,9 +304,14 @@ class CovarianceLandscape(ClusterLandscape):
         return [np.unique(labels, return_inverse=True)[1] for labels in merged]
 
     def _neighbours(self, solution: Solution) -> Iterator[NDArray]:
-        """For each cluster: split; merged with the cheapest; that, and the other one split that gains most."""
+        """For each cluster: split; merged with the cheapest; that, and the other one split that gains most.
+
+        In a tiny table, any two rows elsewhere as well: what single rows cannot leave is found by pairs.
+        """
         if self.is_exact(solution):
             return
+        if self.is_tiny:
+            yield from pairs_elsewhere(solution)
         rng, K, labels = np.random.default_rng(0), solution.K, solution.groups
         halves = [self.bisect(np.flatnonzero(labels == k), rng) for k in range(K)]
         for k in range(K):
@@ -321,6 +327,17 @@ class CovarianceLandscape(ClusterLandscape):
             most = max(range(K), key=lambda i: 0.0 if i in (j, k) else halves[i][1])
             if most not in (j, k) and LIKELY * halves[most][1] > costs[j]:
                 yield relabelled(merged, halves[most][0], k)
+
+
+def pairs_elsewhere(solution: Solution) -> Iterator[NDArray[np.int64]]:
+    """Labels with any two rows together in another cluster, or each in that of the other."""
+    labels = solution.groups
+    for i, j in combinations(range(len(labels)), 2):
+        if labels[i] != labels[j]:
+            yield relabelled(labels, np.array([i, j]), labels[[j, i]])
+        for k in range(solution.K):
+            if k not in (labels[i], labels[j]):
+                yield relabelled(labels, np.array([i, j]), k)
 
 
 def _shape(likelihood: Likelihood, k: int) -> NDArray[np.float64]:
