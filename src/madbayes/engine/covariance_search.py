@@ -81,8 +81,8 @@ class CovarianceLandscape(ClusterLandscape):
         )  # fmt: skip
 
     def part(self, rows: NDArray, K: int, penalty: float, slots: NDArray | None = None) -> "CovarianceLandscape":
-        """That of some rows, in K clusters; with these slots only, if there are any."""
-        precisions = self.precisions[slots] if self.has_slots else self.precisions
+        """That of some rows, in K clusters; with some of the slots only, if there are any and they are given."""
+        precisions = self.precisions if slots is None or not self.has_slots else self.precisions[slots]
         return replace(
             self, X=self.X[rows], weights=self.weights[rows], penalty=penalty, K=K, cap=None, precisions=precisions
         )
@@ -253,7 +253,7 @@ class CovarianceLandscape(ClusterLandscape):
 
     def shattered(self, rows: NDArray, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels of at most so many pieces of some rows, merged again where they do not pay."""
-        part = self.part(rows, most, self.price, np.arange(len(self.precisions)))
+        part = self.part(rows, most, self.price)
         return part._merged(part._seed(int(np.exp(rng.uniform(np.log(2), np.log(most + 1)))), rng), self.price)
 
     def _merged(self, groups: NDArray, price: float) -> NDArray[np.int64]:
@@ -406,12 +406,10 @@ def regroup(landscape: CovarianceLandscape, solution: Solution, rng: np.random.G
     chosen = np.append(k, landscape.merge_costs(solution, k).argsort()[: before - 1])
     after = before if landscape.K is not None else before + int(rng.integers(-1, 2))
     rows = np.flatnonzero(np.isin(solution.groups, chosen))
-    slots = np.arange(len(landscape.precisions))
-    found = landscape.part(rows, min(after, before + landscape.most - solution.K), landscape.price, slots).start(rng)
-    costs = landscape.scale * landscape.fitted(solution.groups).costs[chosen]
-    if not landscape.has_slots and not found.value < (1 - RELATIVE_GAIN) * (
-        costs.sum() + landscape.price * (before - 1)
-    ):
+    found = landscape.part(rows, min(after, before + landscape.most - solution.K), landscape.price).start(rng)
+    value = landscape.scale * landscape.fitted(solution.groups).costs[chosen].sum() + landscape.price * (before - 1)
+    # Other clusters may be in the slots that these were found in: then only a polish can tell.
+    if not landscape.has_slots and not found.value < (1 - RELATIVE_GAIN) * value:
         return None
     return relabelled(solution.groups, rows, np.append(chosen, solution.K)[found.groups])
 
