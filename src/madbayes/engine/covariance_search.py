@@ -273,7 +273,7 @@ class CovarianceLandscape(ClusterLandscape):
             labels = replace(self, precisions=alike, K=n_slots).polish(np.minimum(labels, n_slots - 1)).groups
         return self._slots_for(self.fitted(labels))[labels]
 
-    def parameters(self, solution: Solution) -> MeansCovariances:
+    def parameters(self, solution: Solution) -> MeansCovariances:  # type: ignore[override]
         """Means and covariances of the clusters, in the units of the table."""
         state = self.fitted(solution.groups)
         scatters = self.factor @ state.S @ self.factor.T
