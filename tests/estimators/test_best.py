@@ -12,9 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from madbayes import BPMeans, DPMeans, KFeatures, StepwiseKFeatures, paper
+from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, StepwiseKFeatures, paper
 from madbayes.datasets import make_linear_gaussian, make_mixture
 from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
+from madbayes.engine.covariance_search import covariance_moves
 from madbayes.engine.feature_search import FeatureLandscape, feature_moves
 from madbayes.engine.search import Search
 from madbayes.estimators.problem import Budget
@@ -28,7 +29,7 @@ from madbayes.model import (
 
 # Tables are small as they are, and a search too slow to repeat it for smaller ones.
 FEW = settings(max_examples=20, phases=(Phase.explicit, Phase.generate))
-MODELS = [DPMeans(5.0), BPMeans(5.0), KFeatures(2), StepwiseKFeatures(5.0)]
+MODELS = [DPMeans(5.0), BPMeans(5.0), KFeatures(2), StepwiseKFeatures(5.0), CovarianceDPMeans(0.1)]
 # One feature less is better, with others in place of all.
 LINE = np.array([[-1.32402992], [5.38451529], [9.97139645], [-1.10000002], [-1.5], [-8.08086777]])
 penalties = st.sampled_from([0.0, 0.5, 3.0, 40.0, "2%", "20%"])
@@ -186,8 +187,7 @@ def test_counts_agree(model):
     assert info["moves"] == sum(run.iterations for run in model.runs_)
     assert sum(info["tried"].values()) == info["moves"] + info["tried"].get("polish_hard", 0)
     assert all(0 < count <= info["tried"][name] for name, count in info["kept"].items())
-    moves = cluster_moves if isinstance(model, DPMeans) else feature_moves
-    assert set(info["tried"]) <= {*moves, "polish_hard"}
+    assert set(info["tried"]) <= {*moves_of(model), "polish_hard"}
     best = min(run.value for run in model.runs_)
     assert info["agreeing"] == sum(run.value <= best * (1 + 1e-9) for run in model.runs_) >= 1
     assert model.runs_[0].value == best
@@ -277,6 +277,8 @@ def test_the_moves_of_a_whole_search_can_be_asked_for_again(model, X):
 
 
 def moves_of(model):
+    if isinstance(model, CovarianceDPMeans):
+        return covariance_moves
     return cluster_moves if isinstance(model, DPMeans) else feature_moves
 
 
@@ -322,7 +324,8 @@ def test_an_interrupt_before_there_is_anything_is_an_interrupt(model, X, n_jobs,
     def start(landscape, rng):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ClusterLandscape if isinstance(model, DPMeans) else FeatureLandscape, "start", start)
+    landscape = FeatureLandscape if hasattr(model, "inverse_transform") else ClusterLandscape
+    monkeypatch.setattr(landscape, "start", start)
     with pytest.raises(KeyboardInterrupt):
         model.set_params(n_jobs=n_jobs).fit(X)
     assert not hasattr(model, "objective_")

@@ -201,6 +201,10 @@ class ClusterLandscape:
         """One cluster."""
         return self.with_K(1).polish(np.zeros(len(self.X), dtype=np.int64))
 
+    def parameters(self, solution: Solution) -> NDArray:
+        """What the estimator learns of the groups: their means."""
+        return solution.A
+
     def with_K(self, K: int) -> "ClusterLandscape":
         """The same table with exactly K clusters, at no price."""
         return replace(self, penalty=0.0, K=K, cap=None)

@@ -295,15 +295,21 @@ class Descent:
         """New clusters at these places."""
         return self.empty.take(labels if self.likelihood.n_slots else np.zeros_like(labels)).at(means)
 
-    def start(self, means: NDArray | None) -> State:
-        """Rows at the nearest mean, or all in one cluster; fitted."""
-        labels = np.zeros(len(self.table.X), dtype=np.int64)
+    def start(self, means: NDArray | None, labels: NDArray | None) -> State:
+        """Rows where their labels are, or at the nearest mean, or all in one cluster; fitted."""
         means = np.asarray(self.table.X[:1] if means is None else means, dtype=np.float64)
+        if labels is None:
+            labels = self._nearest(means)
+        # The start may be far from all rows: a first mean is near enough to take differences to it.
+        return self.fit(labels, cluster_means(self.table, labels, means, self.workers))
+
+    def _nearest(self, means: NDArray) -> NDArray[np.int64]:
+        """The nearest mean of each row, in the metric of new clusters."""
+        labels = np.zeros(len(self.table.X), dtype=np.int64)
         if len(means) > 1:
             shapes, used = self.new_shapes(means, np.arange(len(means))), np.ones(len(means), dtype=bool)
             labels = look(self.table, shapes, labels, used, np.inf, self.workers).labels
-        # The start may be far from all rows: a first mean is near enough to take differences to it.
-        return self.fit(labels, cluster_means(self.table, labels, means, self.workers))
+        return labels
 
     def fit(self, labels: NDArray, centres: NDArray) -> State:
         """Fitted clusters. Those without rows are dropped, unless they have a known covariance of their own."""
@@ -423,17 +429,21 @@ def covariance_dp_means(
     likelihood: Likelihood,
     A: NDArray | None = None,
     *,
+    labels: NDArray | None = None,
     order: NDArray | None = None,
     max_clusters: int | None = None,
     sample_weight: Weights = None,
     max_iter: int = 300,
     workers: Workers,
 ) -> CovarianceClusters:
-    """The run of :func:`madbayes.paper.covariance_dp_means`, with the same labels."""
+    """The run of :func:`madbayes.paper.covariance_dp_means`, with the same labels.
+
+    With ``labels`` it goes on from these clusters, whose means are near A.
+    """
     cap = likelihood.n_slots or max_clusters
     objective = Objective(likelihood, CRP() if cap is None else DirichletMultinomial(cap), penalty)
     run = Descent(Table.of(X, sample_weight), objective, order, cap, workers)
-    state = run.start(A)
+    state = run.start(A, labels)
     seen = run.look(state)
     trace, converged = [seen.value], False
     while not converged and len(trace) <= max_iter:

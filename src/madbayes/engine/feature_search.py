@@ -145,6 +145,10 @@ class FeatureLandscape:
         kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact
         return Solution(Z[:, :used], A[:used], float(self.weights @ scratch.errors) + self.penalty * used)
 
+    def parameters(self, solution: Solution) -> NDArray:
+        """What the estimator learns of the groups: the features."""
+        return solution.A
+
     def with_K(self, K: int) -> "FeatureLandscape":
         """The same table with exactly K features, at no price."""
         return FeatureLandscape(self.table, 0.0, K)

@@ -80,10 +80,13 @@ def _sweeps(model: IBPGibbs, X: NDArray, state: State, n_sweeps: int, room: int,
     if not run_gibbs(X, table, used, parameters, _rules(model), trace, _scratch(X, room), rng):
         return []
     K, numbers = trace.used.tolist(), zip(trace.sigma2, trace.rho2, trace.mass, strict=True)
-    return [
+    states = [
         State(Z[:, :k].copy(), A[:k].copy(), *three)
         for k, Z, A, three in zip(K, trace.Z, trace.A, numbers, strict=True)
     ]
+    if not all(np.isfinite(state.A).all() for state in states):
+        raise np.linalg.LinAlgError("sigma2 / rho2 is so small that features which few rows tell apart are singular")
+    return states
 
 
 def _rules(model: IBPGibbs) -> "Rules":
@@ -117,23 +120,20 @@ def _trace(X: NDArray, n_sweeps: int, room: int) -> "Trace":
 def _scratch(X: NDArray, room: int) -> "GibbsScratch":
     """Buffers of the kernel."""
     from madbayes.engine.kernels.collapsed import Fit, View
-    from madbayes.engine.kernels.gibbs import GibbsScratch
+    from madbayes.engine.kernels.gibbs import Equations, GibbsScratch
 
     N, D = X.shape
     fit = Fit(np.empty((room, D)), np.empty((room, room)), np.empty((room, room)))
     m = np.arange(1, N)
     return GibbsScratch(
         others=View(fit, np.empty(D), np.empty(room), np.empty(room), np.empty(room)),
-        weights=np.empty(0),
+        equations=Equations(np.empty((room, room)), np.empty((room, D)), np.empty((room, room)), np.empty(0)),
         log_odds=np.append(-np.inf, np.log(m / (N - m))),
         thresholds=np.empty(room),
         keys=np.empty(room),
         order=np.empty(room, dtype=np.int64),
         code=np.empty(room, dtype=np.uint8),
         shared=np.empty(room, dtype=np.bool_),
-        gram=np.empty((room, room)),
-        factor=np.empty((room, room)),
-        sums=np.empty((room, D)),
         draw=np.empty((room, D)),
         errors=np.empty(N),
     )

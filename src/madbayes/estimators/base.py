@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
-from madbayes.engine.path_search import Effort, Kind, find_path
+from madbayes.engine.path_search import Effort, find_path
 from madbayes.estimators import validation
 from madbayes.estimators.canonical import canonical_order
 from madbayes.estimators.problem import (
@@ -99,7 +99,7 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         sample = problem.sample(PATH_ROWS)
         table = sample.canonical()
         path = find_path(
-            self._kind,
+            self._kind_of(likelihood),
             table.X,
             table.sample_weight,
             cap=self._cap(),
@@ -112,15 +112,6 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         )
         warn_of_weak_evidence(path, stacklevel=4)
         return path
-
-    @property
-    @abstractmethod
-    def _kind(self) -> Kind:
-        """Clusters or features."""
-
-    @abstractmethod
-    def _cap(self) -> int | None:
-        """The largest number of groups allowed."""
 
     @abstractmethod
     def _codes(self, assigned: NDArray, K: int) -> NDArray[np.uint8]:

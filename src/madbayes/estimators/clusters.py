@@ -1,6 +1,6 @@
 """Estimators that put each row in one group."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,9 @@ from sklearn.base import ClusterMixin
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.bounds import spectral_bound
 from madbayes.engine.centres import Nearest, Table, nearest
-from madbayes.engine.cluster_search import ClusterLandscape
 from madbayes.engine.partition import Clusters, cluster_means, collapsed_dp_means, dp_means, k_means, squared_error
 from madbayes.engine.path import PenaltyPath
-from madbayes.engine.path_search import CLUSTERS
-from madbayes.engine.search import Landscape, Move
+from madbayes.engine.path_search import CLUSTERS, Kind
 from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
 from madbayes.estimators.base import GroupEstimator
@@ -59,7 +57,7 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
     def _batch(self, problem: Problem) -> int:
         return problem.workers.n_threads if len(row_blocks(*problem.X.shape)) == 1 else 1
 
-    _kind = CLUSTERS
+    _search_rows = 5000
 
     def _start(self, problem: Problem, path: PenaltyPath | None, seed: Any) -> tuple[NDArray | None, NDArray | None]:
         """Means and row order to start from."""
@@ -297,18 +295,16 @@ class DPMeans(ClusterEstimator):
             return k_means(table, A, **options)
         return dp_means(table, penalty, A, order=order, max_clusters=cap, **options)
 
-    _search_rows = 5000
+    def _kind_of(self, likelihood: Likelihood) -> Kind:
+        return CLUSTERS
 
-    def _landscape(self, problem: Problem, penalty: float) -> tuple[Landscape, Mapping[str, Move]]:
-        cap, K = self._cap(), None
-        if cap is not None and penalty == 0:
-            K = min(cap, len(problem.X))
-        return ClusterLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), CLUSTERS.moves
+    def _init_groups(self, sample: Problem, likelihood: Likelihood) -> NDArray:
+        return self._groups_near(sample, likelihood, as_float64(sample.init))
 
-    def _init_groups(self, sample: Problem) -> NDArray:
-        return nearest(sample.X, as_float64(sample.init), sample.workers)
+    def _groups_near(self, sample: Problem, likelihood: Likelihood, A: NDArray) -> NDArray:
+        return nearest(sample.X, A, sample.workers)
 
-    def _descend_from(self, problem: Problem, penalty: float, start: NDArray) -> Clusters:
+    def _descend_from(self, problem: Problem, likelihood: Likelihood, penalty: float, start: NDArray) -> Clusters:
         table, cap = Table.of(problem.X, problem.sample_weight), self._cap()
         options: dict[str, Any] = {"max_iter": self.max_iter, "workers": problem.workers}
         if cap is not None and penalty == 0 and len(start) == cap:

@@ -1,6 +1,7 @@
 """The estimator whose clusters have covariances."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from madbayes.engine import covariance as engine
 from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.covariance_search import CovarianceLandscape, covariance_moves
 from madbayes.engine.path import PenaltyPath
-from madbayes.engine.path_search import CLUSTERS, Effort, solve_path
+from madbayes.engine.path_search import Kind
 from madbayes.estimators import validation
-from madbayes.estimators.base import PATH_LENGTH, PATH_ROWS
 from madbayes.estimators.clusters import ClusterEstimator
-from madbayes.estimators.problem import Found, Problem, as_float64, each
+from madbayes.estimators.problem import Problem, as_float64, each
 from madbayes.model import FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
 from madbayes.model.likelihoods import mahalanobis
 
@@ -38,9 +39,7 @@ class CovarianceDPMeans(ClusterEstimator):
         smaller one lets clusters take their own shape more freely, and makes tiny clusters cheaper.
     covariances : array of shape (n_columns, n_columns) or (K, n_columns, n_columns), optional
         Known covariances: one for all clusters, or one for each of at most K clusters.
-    search : {"best", "paper"}, default="best"
-        Both restart the paper's algorithm in this version.
-    max_clusters, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
+    max_clusters, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
         As in :class:`DPMeans`.
 
     Attributes
@@ -122,26 +121,39 @@ objective_trace_, n_iter_, converged_, runs_, search_info_, path_
         varies = scatter > 1e-24 * total * np.square(np.maximum(X.max(axis=0), -X.min(axis=0)), dtype=np.float64)
         return FullCovarianceGaussian(np.diag(np.where(varies, scatter, 1.0)), c)
 
-    def _path(self, problem: Problem, likelihood: Any) -> PenaltyPath:
-        """From K-means in the metric of a cluster that has no scatter yet, on a sample of the rows."""
-        sample = problem.sample(PATH_ROWS)
-        factor = np.linalg.cholesky(likelihood.initial_covariance(0))
-        whitened = as_float64(np.linalg.solve(factor, sample.X.T).T)
-        partitions = solve_path(
-            CLUSTERS.landscape(whitened, 0.0, sample.sample_weight),
-            CLUSTERS.moves,
-            min(PATH_LENGTH, len(sample.X), self._cap() or PATH_LENGTH),
-            patience=Effort().patience,
-            n_fresh=Effort().n_fresh,
-            rng=np.random.default_rng(problem.seeds(1)[0]),
-            workers=problem.workers,
-        )
-        solutions = [
-            self._descend(sample, likelihood, 0.0, found.A @ factor.T, found.K, None, problem.workers)
-            for found in partitions
-        ]
-        losses = np.array([solution.value for solution in solutions])
-        return PenaltyPath(np.arange(1, len(solutions) + 1), losses, solutions)
+    _search_rows = 1000
+
+    def _kind_of(self, likelihood: Any) -> Kind:
+        return Kind(partial(CovarianceLandscape.of, likelihood=likelihood), covariance_moves)
+
+    def _init_groups(self, sample: Problem, likelihood: Any) -> NDArray:
+        return self._groups_near(sample, likelihood, as_float64(sample.init))
+
+    def _groups_near(self, sample: Problem, likelihood: Any, A: NDArray) -> NDArray:
+        """By the distances that clusters without rows have."""
+        covariances = np.stack([likelihood.initial_covariance(k) for k in range(len(A))])
+        labels = engine.nearest(sample.X, MeansCovariances(A, covariances), sample.workers)
+        return self._without(labels, self._useful(labels, len(A)))
+
+    def _descend_from(
+        self, problem: Problem, likelihood: Any, penalty: float, start: NDArray | MeansCovariances
+    ) -> engine.CovarianceClusters:
+        labels = None
+        if isinstance(start, MeansCovariances):
+            labels, start = self._in_slots(self._assign(problem.X, start, problem.workers), start, likelihood)
+        return self._descend(problem, likelihood, penalty, start, problem.workers, labels=labels)
+
+    def _in_slots(self, labels: NDArray, A: MeansCovariances, likelihood: Any) -> tuple[NDArray, NDArray]:
+        """Labels and means at the places of the known covariances, where each cluster has its own."""
+        if not likelihood.n_slots:
+            return labels, A.means
+        free, slots = list(range(likelihood.n_slots)), []
+        for covariance in A.covariances:
+            slots.append(next(k for k in free if np.array_equal(likelihood.initial_covariance(k), covariance)))
+            free.remove(slots[-1])
+        means = np.zeros((likelihood.n_slots, A.means.shape[1]))
+        means[slots] = A.means
+        return np.array(slots)[labels], means
 
     def _descend(
         self,
@@ -149,9 +161,8 @@ objective_trace_, n_iter_, converged_, runs_, search_info_, path_
         likelihood: Any,
         penalty: float,
         means: NDArray | None,
-        cap: int | None,
-        order: NDArray | None,
         workers: Workers,
+        **start: NDArray | None,
     ) -> engine.CovarianceClusters:
         """One run, without the known covariances that no row uses."""
         run = engine.covariance_dp_means(
@@ -159,24 +170,21 @@ objective_trace_, n_iter_, converged_, runs_, search_info_, path_
             penalty,
             likelihood,
             means,
-            order=order,
-            max_clusters=cap,
+            max_clusters=self._cap(),
             sample_weight=problem.sample_weight,
             max_iter=self.max_iter,
             workers=workers,
+            **start,
         )
         used = self._useful(run.labels, run.K)
         return run._replace(labels=self._without(run.labels, used), A=each(run.A, lambda part: part[used]))
-
-    def _search_best(self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None) -> Found:
-        return self._search_paper(problem, likelihood, penalty, path)
 
     def _run(
         self, problem: Problem, likelihood: Any, penalty: float, path: PenaltyPath | None, seeds: Sequence[Any]
     ) -> list[Any]:
         def one(seed: Any, workers: Workers) -> engine.CovarianceClusters:
             means, order = self._start(problem, path, seed)
-            return self._descend(problem, likelihood, penalty, means, self._cap(), order, workers)
+            return self._descend(problem, likelihood, penalty, means, workers, order=order)
 
         if len(row_blocks(*problem.X.shape)) > 1:
             return [one(seed, problem.workers) for seed in seeds]

@@ -1,7 +1,7 @@
 """Estimators that put each row in any number of groups."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,8 @@ from madbayes.engine.allocation import (
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.bounds import spectral_bound
 from madbayes.engine.codes import best_codes
-from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
-from madbayes.engine.path_search import FEATURES
-from madbayes.engine.search import Landscape, Move
+from madbayes.engine.path_search import FEATURES, Kind
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
 from madbayes.estimators.base import GroupEstimator
@@ -77,7 +75,8 @@ class FeatureEstimator(GroupEstimator):
     def _batch(self, problem: Problem) -> int:
         return CHUNK * problem.workers.n_threads if len(row_blocks(*problem.X.shape)) == 1 else 1
 
-    _kind = FEATURES
+    def _kind_of(self, likelihood: Likelihood) -> Kind:
+        return FEATURES
 
     def _run_k_features(self, problem: Problem, K: int, seeds: Sequence[Any]) -> list[Result]:
         options: dict[str, Any] = {"sample_weight": problem.sample_weight, "workers": problem.workers}
@@ -122,19 +121,18 @@ class FeatureEstimator(GroupEstimator):
 
     _search_rows = 1000
 
-    def _landscape(self, problem: Problem, penalty: float) -> tuple[Landscape, Mapping[str, Move]]:
-        cap, K = self._cap(), None
-        if cap is not None and penalty == 0:
-            K = min(cap, len(problem.X))
-        return FeatureLandscape.of(problem.X, penalty, problem.sample_weight, K=K, cap=cap), FEATURES.moves
-
-    def _init_groups(self, sample: Problem) -> NDArray:
+    def _init_groups(self, sample: Problem, likelihood: Likelihood) -> NDArray:
         return sample.init[0][sample.rows]
+
+    def _groups_near(self, sample: Problem, likelihood: Likelihood, A: NDArray) -> NDArray:
+        return best_codes(sample.X, A, sample.workers)
 
     def _start_at(self, problem: Problem, A: NDArray) -> tuple[NDArray, NDArray]:
         return best_codes(problem.X, A, problem.workers), A
 
-    def _descend_from(self, problem: Problem, penalty: float, start: tuple[NDArray, NDArray]) -> Result:
+    def _descend_from(
+        self, problem: Problem, likelihood: Likelihood, penalty: float, start: tuple[NDArray, NDArray]
+    ) -> Result:
         cap = self._cap()
         options: dict[str, Any] = {
             "sample_weight": problem.sample_weight,

@@ -1,7 +1,7 @@
 """How estimators look for the lowest objective."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -9,7 +9,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from madbayes.engine.path import PenaltyPath
-from madbayes.engine.search import Landscape, Lineage, Move, Search, report, search
+from madbayes.engine.path_search import Kind
+from madbayes.engine.search import Lineage, Search, report, search
 from madbayes.estimators.problem import Budget, Found, Problem
 from madbayes.model import Likelihood
 from madbayes.paper import Run
@@ -36,12 +37,13 @@ class Searching:
         """Iterated local search, on a sample of many rows; then the paper's algorithm on all of them."""
         sample, options = problem.sample(self._search_rows).canonical(), self._options(problem)
         budget = Budget(self.time_limit)
-        landscape, moves = self._landscape(sample, penalty)
-        starts = [self._init_groups(sample)] if problem.init is not None else []
-        starts += [] if path is None else [self._assign(sample.X, path.for_k(path.best).A, problem.workers)]
+        kind = self._kind_of(likelihood)
+        landscape = kind.landscape(sample.X, penalty, sample.sample_weight, **self._limits(sample, penalty))
+        starts = [self._init_groups(sample, likelihood)] if problem.init is not None else []
+        starts += [] if path is None else [self._groups_near(sample, likelihood, path.for_k(path.best).A)]
         lineages = search(
             landscape,
-            moves if options.moves is None else options.moves,
+            kind.moves if options.moves is None else options.moves,
             options,
             iter(lambda: problem.seeds(1)[0], None),
             problem.workers,
@@ -52,11 +54,13 @@ class Searching:
         self._report(runs)
         info = {"search": "best", "rows": len(sample.X), **report(lineages)}
         assert best.best is not None
+        A = landscape.parameters(best.best)
         if len(problem.X) <= self._search_rows:
-            return Found(best.best.A, best.trace, best.moves, True, runs, info)
+            return Found(A, best.trace, best.moves, True, runs, info)
         # What is best on a sample need not be better than the user's start on all rows.
-        starts = [self._start_at(problem, best.best.A)] + ([] if problem.init is None else [problem.init])
-        run = min((self._descend_from(problem, penalty, start) for start in starts), key=lambda run: run.value)
+        starts = [self._start_at(problem, A)] + ([] if problem.init is None else [problem.init])
+        descents = (self._descend_from(problem, likelihood, penalty, start) for start in starts)
+        run = min(descents, key=lambda run: run.value)
         return Found(run.A, list(run.trace), run.iterations, run.converged, runs, info)
 
     def _options(self, problem: Problem) -> Search:
@@ -67,23 +71,32 @@ class Searching:
         return replace(options, max_lineages=self.n_init)
 
     @abstractmethod
-    def _landscape(self, problem: Problem, penalty: float) -> tuple[Landscape, Mapping[str, Move]]:
-        """The table and its objective, and the moves in it."""
+    def _kind_of(self, likelihood: Any) -> Kind:
+        """The landscape of a table, and the moves in it."""
+
+    def _limits(self, problem: Problem, penalty: float) -> dict[str, int | None]:
+        """How many groups there may be: exactly so many where they cost nothing."""
+        cap = self._cap()
+        return {"K": min(cap, len(problem.X)) if cap is not None and penalty == 0 else None, "cap": cap}
 
     @abstractmethod
-    def _init_groups(self, sample: Problem) -> NDArray:
+    def _cap(self) -> int | None:
+        """The largest number of groups allowed."""
+
+    @abstractmethod
+    def _init_groups(self, sample: Problem, likelihood: Any) -> NDArray:
         """Labels or Z of the sample's rows at the start the user gives."""
 
     @abstractmethod
-    def _assign(self, X: NDArray, A: Any, workers: Any) -> NDArray:
-        """The one way rows get their groups, in fit and after it: labels, or Z."""
+    def _groups_near(self, sample: Problem, likelihood: Any, A: NDArray) -> NDArray:
+        """Labels or Z of the sample's rows at groups found on other rows."""
 
-    def _start_at(self, problem: Problem, A: NDArray) -> Any:
+    def _start_at(self, problem: Problem, A: Any) -> Any:
         """These groups as the user would give them for a start."""
         return A
 
     @abstractmethod
-    def _descend_from(self, problem: Problem, penalty: float, start: Any) -> Any:
+    def _descend_from(self, problem: Problem, likelihood: Any, penalty: float, start: Any) -> Any:
         """The run of the paper's algorithm that begins there."""
 
     def _search_paper(

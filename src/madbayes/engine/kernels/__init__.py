@@ -26,6 +26,14 @@ from madbayes.engine.kernels.clusters import (
 )
 from madbayes.engine.kernels.codes import search_codes
 from madbayes.engine.kernels.collapsed import run_collapsed
+from madbayes.engine.kernels.covariance_search import (
+    Ellipses,
+    descend_ellipses,
+    fit_ellipses,
+    merge_pairs,
+    own_squares,
+    prefix_costs,
+)
 from madbayes.engine.kernels.features import (
     count_pairs,
     drop_dependent,
@@ -40,6 +48,7 @@ from madbayes.engine.kernels.search import polish
 
 __all__ = [
     "Clustering",
+    "Ellipses",
     "Limits",
     "Scratch",
     "add_rows",
@@ -48,14 +57,19 @@ __all__ = [
     "count_pairs",
     "decide_rows",
     "descend",
+    "descend_ellipses",
     "distances_to",
     "drop_dependent",
     "eliminate",
+    "fit_ellipses",
+    "merge_pairs",
     "move_rows",
     "open_clusters",
     "open_features",
+    "own_squares",
     "pending_rows",
     "polish",
+    "prefix_costs",
     "principal_scores",
     "refill",
     "row_distances",

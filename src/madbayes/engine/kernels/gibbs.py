@@ -20,7 +20,6 @@ from madbayes.engine.kernels.features import (
     row_errors,
     square_features,
     sum_rows,
-    weighted_sum,
 )
 
 
@@ -53,20 +52,26 @@ class Table(NamedTuple):
     fit: Fit  # A, or its posterior mean; P, zero where A is not integrated out; AA'
 
 
+class Equations(NamedTuple):
+    """Buffers for what determines A."""
+
+    gram: NDArray  # (room, room), Z'Z
+    sums: NDArray  # (room, D), Z'X
+    factor: NDArray  # (room, room), the triangle L with LL' = Z'Z + ratio I
+    weights: NDArray  # (0,): all rows weigh 1
+
+
 class GibbsScratch(NamedTuple):
     """Buffers of a chain."""
 
     others: View  # a row taken out
-    weights: NDArray  # (0,): all rows weigh 1
+    equations: Equations
     log_odds: NDArray  # (N,), IN: of a feature that m of the other rows have, for m > 0
     thresholds: NDArray  # (room,), where log-odds of bits become ones
     keys: NDArray  # (room,), random numbers to sort
     order: NDArray  # (room,), int64, of the bits
     code: NDArray  # (room,), uint8
     shared: NDArray  # (room,), bool, whether other rows have the feature
-    gram: NDArray  # (room, room), Z'Z
-    factor: NDArray  # (room, room)
-    sums: NDArray  # (room, D), Z'X
     draw: NDArray  # (room, D), a draw of A
     errors: NDArray  # (N,)
 
@@ -80,6 +85,14 @@ class Trace(NamedTuple):
     sigma2: NDArray  # (S,)
     rho2: NDArray  # (S,)
     mass: NDArray  # (S,)
+
+
+@compiled()
+def copy_rows(source, n_rows, n_columns, target):  # type: ignore[no-untyped-def]
+    """target : OUT, its first rows and columns become those of the source; slices would take long to compile."""
+    for i in range(n_rows):
+        for j in range(n_columns):
+            target[i, j] = source[i, j]
 
 
 @compiled(fastmath=REORDER)
@@ -117,7 +130,7 @@ def solve_upper(factor, used, B, D):  # type: ignore[no-untyped-def]
 
 @compiled()
 def draw_features(gram, used, sigma2, ratio, factor, A, rng):  # type: ignore[no-untyped-def]
-    """A : INOUT (room, D), Z'X before, then a draw of A given Z and X. factor is scratch."""
+    """A : INOUT (room, D), Z'X before, then a draw of A given Z and X; factor : OUT."""
     scale, D = np.sqrt(sigma2), A.shape[1]
     factorise(gram, ratio, used, factor)
     solve_lower(factor, used, A, D)
@@ -128,37 +141,37 @@ def draw_features(gram, used, sigma2, ratio, factor, A, rng):  # type: ignore[no
 
 
 @compiled()
-def count_and_sum(X, table, used, scratch):  # type: ignore[no-untyped-def]
-    """Z'Z, Z'X and the sizes of the features, from scratch."""
-    count_pairs(table.Z, scratch.weights, used, scratch.gram, scratch.gram)
-    sum_rows(X, scratch.weights, table.Z, used, scratch.sums)
+def count_and_sum(X, Z, used, sizes, equations):  # type: ignore[no-untyped-def]
+    """Z'Z, Z'X and the sizes of the features, from scratch. sizes, equations : OUT."""
+    gram, weights = equations.gram, equations.weights
+    count_pairs(Z, weights, used, gram, gram)
+    sum_rows(X, weights, Z, used, equations.sums)
     for k in range(used):
-        table.sizes[k] = np.int64(scratch.gram[k, k])
+        sizes[k] = np.int64(gram[k, k])
 
 
 @compiled()
-def set_up(used, ratio, fit, scratch):  # type: ignore[no-untyped-def]
+def set_up(used, ratio, equations, fit):  # type: ignore[no-untyped-def]
     """fit : OUT, from Z'Z and Z'X: rounding that updates have gathered goes."""
-    A, P, factor, D = fit.A, fit.P, scratch.factor, fit.A.shape[1]
-    factorise(scratch.gram, ratio, used, factor)
+    (A, P, G), factor, D = fit, equations.factor, fit.A.shape[1]
+    factorise(equations.gram, ratio, used, factor)
+    copy_rows(equations.sums, used, D, A)
     for k in range(used):
-        for d in range(D):
-            A[k, d] = scratch.sums[k, d]
         for j in range(used):
             P[k, j] = 1.0 if j == k else 0.0
     solve_lower(factor, used, A, D)
     solve_upper(factor, used, A, D)
     solve_lower(factor, used, P, used)
     solve_upper(factor, used, P, used)
-    square_features(A, used, fit.G)
+    square_features(A, used, G)
 
 
 @compiled()
-def renew(X, table, used, ratio, collapsed, scratch):  # type: ignore[no-untyped-def]
+def renew(X, table, used, ratio, collapsed, equations):  # type: ignore[no-untyped-def]
     """What follows from Z, and from A where it is part of the state, after features have come or gone."""
-    count_and_sum(X, table, used, scratch)
+    count_and_sum(X, table.Z, used, table.sizes, equations)
     if collapsed:
-        set_up(used, ratio, table.fit, scratch)
+        set_up(used, ratio, equations, table.fit)
     else:
         square_features(table.fit.A, used, table.fit.G)
 
@@ -184,7 +197,7 @@ def flip(k, used, code, view):  # type: ignore[no-untyped-def]
         view.q[j] += sign * view.fit.P[k, j]
 
 
-@compiled()
+@compiled(inline="always")
 def draw_bits(z, used, sizes, D, error, leverage, sigma2, own, scratch, rng):  # type: ignore[no-untyped-def]
     """Gibbs over the bits of a row that was taken out: scratch.code : OUT. Returns its error and leverage.
 
@@ -222,13 +235,12 @@ def draw_count(error, variance, D, rho2, rate, rng):  # type: ignore[no-untyped-
     k, poisson, most = 0, 0.0, -np.inf
     while True:
         if k == len(log_weights):
-            longer = np.empty(2 * k)
-            longer[:k] = log_weights
-            log_weights = longer
+            log_weights = np.append(log_weights, log_weights)
         total = variance + k * rho2
         log_weights[k] = poisson - 0.5 * (D * np.log(total) + error / total)
         most = max(most, log_weights[k])
-        if k >= 2.0 * rate and log_weights[k] < most - 40.0:  # exp(-40) is below the rounding of double precision
+        # exp(-40) is below the rounding of double precision; what is not a number must not go on for ever.
+        if k >= 2.0 * rate and not log_weights[k] >= most - 40.0:
             break
         k += 1
         poisson += np.log(rate / k)
@@ -243,7 +255,7 @@ def draw_count(error, variance, D, rho2, rate, rng):  # type: ignore[no-untyped-
     return k
 
 
-@compiled()
+@compiled(inline="always")
 def drop_own(X, n, table, used, ratio, collapsed, scratch):  # type: ignore[no-untyped-def]
     """Features that no row but n has go. Returns how many are left, and how many of those gone row n had."""
     Z, own, all_shared = table.Z, 0, True
@@ -254,26 +266,26 @@ def drop_own(X, n, table, used, ratio, collapsed, scratch):  # type: ignore[no-u
             own += Z[n, k]
     if not all_shared:
         used = drop_dependent(Z, table.fit.A, used, scratch.shared)
-        renew(X, table, used, ratio, collapsed, scratch)
+        renew(X, table, used, ratio, collapsed, scratch.equations)
     return used, own
 
 
-@compiled()
+@compiled(inline="always")
 def give_own(X, n, table, used, new, sigma2, ratio, collapsed, scratch, rng):  # type: ignore[no-untyped-def]
     """New features that row n alone has, their A drawn if it is part of the state: there must be room."""
-    Z, A = table.Z, table.fit.A
+    Z, A, gram = table.Z, table.fit.A, scratch.equations.gram
     if not collapsed:
         stand(X[n], 1.0, Z[n], used, table.fit, scratch.others)
         for i in range(new):
             for j in range(new):
-                scratch.gram[i, j] = 1.0
+                gram[i, j] = 1.0
             for d in range(A.shape[1]):
                 A[used + i, d] = scratch.others.r[d]
-        draw_features(scratch.gram, new, sigma2, ratio, scratch.factor, A[used:], rng)
+        draw_features(gram, new, sigma2, ratio, scratch.equations.factor, A[used:], rng)
     for k in range(used, used + new):
         for m in range(len(Z)):
             Z[m, k] = m == n
-    renew(X, table, used + new, ratio, collapsed, scratch)
+    renew(X, table, used + new, ratio, collapsed, scratch.equations)
 
 
 @compiled()
@@ -323,15 +335,14 @@ def square(A, used):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled()
-def draw_parameters(X, Z, A, used, parameters, rules, scratch, rng):  # type: ignore[no-untyped-def]
-    """The parameters given Z and A, those that are sampled."""
+@compiled(inline="always")
+def draw_parameters(X, Z, A, used, parameters, rules, errors, rng):  # type: ignore[no-untyped-def]
+    """The parameters given Z and A, those that are sampled. errors is scratch."""
     (N, D), (sigma2, rho2, mass) = X.shape, parameters
     shape, scale = rules.variance_shape, rules.variance_scale
     if rules.sample_sigma2:
-        row_errors(X, Z, A, used, scratch.errors)
-        error = weighted_sum(scratch.errors, scratch.weights)
-        sigma2 = 1.0 / draw_gamma(shape + 0.5 * N * D, scale + 0.5 * error, rng)
+        row_errors(X, Z, A, used, errors)
+        sigma2 = 1.0 / draw_gamma(shape + 0.5 * N * D, scale + 0.5 * errors.sum(), rng)
     if rules.sample_rho2:
         rho2 = 1.0 / draw_gamma(shape + 0.5 * used * D, scale + 0.5 * square(A, used), rng)
     if rules.sample_mass:
@@ -342,23 +353,20 @@ def draw_parameters(X, Z, A, used, parameters, rules, scratch, rng):  # type: ig
     return Parameters(sigma2, rho2, mass)
 
 
-@compiled()
+@compiled(inline="always")
 def draw_rest(X, table, used, parameters, rules, scratch, rng):  # type: ignore[no-untyped-def]
     """A and the parameters after the rows; A is forgotten where it is integrated out. table : INOUT."""
-    A, draw = table.fit.A, scratch.draw
-    count_and_sum(X, table, used, scratch)
-    for k in range(used):
-        for d in range(A.shape[1]):
-            draw[k, d] = scratch.sums[k, d]
-    draw_features(scratch.gram, used, parameters.sigma2, parameters.sigma2 / parameters.rho2, scratch.factor, draw, rng)
-    parameters = draw_parameters(X, table.Z, draw, used, parameters, rules, scratch, rng)
+    fit, equations, draw, D = table.fit, scratch.equations, scratch.draw, X.shape[1]
+    sigma2, ratio = parameters.sigma2, parameters.sigma2 / parameters.rho2
+    count_and_sum(X, table.Z, used, table.sizes, equations)
+    copy_rows(equations.sums, used, D, draw)
+    draw_features(equations.gram, used, sigma2, ratio, equations.factor, draw, rng)
+    parameters = draw_parameters(X, table.Z, draw, used, parameters, rules, scratch.errors, rng)
     if rules.collapsed:
-        set_up(used, parameters.sigma2 / parameters.rho2, table.fit, scratch)
+        set_up(used, parameters.sigma2 / parameters.rho2, equations, fit)
     else:
-        for k in range(used):
-            for d in range(A.shape[1]):
-                A[k, d] = draw[k, d]
-        square_features(A, used, table.fit.G)
+        copy_rows(draw, used, D, fit.A)
+        square_features(fit.A, used, fit.G)
     return parameters
 
 
@@ -370,7 +378,8 @@ def run_gibbs(X, table, used, parameters, rules, trace, scratch, rng):  # type: 
 
     Returns whether there was room; if not, neither table nor trace are of use.
     """
-    renew(X, table, used, parameters.sigma2 / parameters.rho2, rules.collapsed, scratch)
+    N, D = X.shape
+    renew(X, table, used, parameters.sigma2 / parameters.rho2, rules.collapsed, scratch.equations)
     for s in range(len(trace.used)):
         used = sweep_rows(X, table, used, parameters, rules, scratch, rng)
         if used < 0:
@@ -378,6 +387,6 @@ def run_gibbs(X, table, used, parameters, rules, trace, scratch, rng):  # type: 
         parameters = draw_rest(X, table, used, parameters, rules, scratch, rng)
         trace.used[s] = used
         trace.sigma2[s], trace.rho2[s], trace.mass[s] = parameters
-        trace.Z[s, :, :used] = table.Z[:, :used]
-        trace.A[s, :used] = table.fit.A[:used]
+        copy_rows(table.Z, N, used, trace.Z[s])
+        copy_rows(table.fit.A, used, D, trace.A[s])
     return True
