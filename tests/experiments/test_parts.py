@@ -50,8 +50,8 @@ def test_the_page_needs_nothing_else_and_is_escaped(tmp_path):
     assert "Where &lt;it&gt; comes from." in page
     assert "<th>b &lt;c&gt;</th>" in page
     assert "<script" not in page
-    sources = re.findall(r'(?:src|href)="([^"]{0,30})', page)
-    assert sources == ["data:image/png;base64,iVBORw0KG"]
+    sources = re.findall(r'(?:src|href)="([^"]{0,25})', page)
+    assert sources == ["data:image/png;base64,iVB"]
     assert "http" not in page
     assert "url(" not in page
 

@@ -18,7 +18,8 @@ def work(folder):
 
 @pytest.fixture(scope="module")
 def stand_in():
-    return tabletop(None)
+    """With a seed for which some object is in most of the pictures."""
+    return tabletop(None, seed=2)
 
 
 def test_the_figure_tells_objects_that_are_added_from_those_that_are_subtracted(stand_in, tmp_path):
@@ -27,8 +28,9 @@ def test_the_figure_tells_objects_that_are_added_from_those_that_are_subtracted(
     rows = found.tables["features"]
     assert len(rows) == 4
     n_shown = stand_in.Z.sum(axis=0, dtype=int)
-    assert sorted(row["pictures"] for row in rows) == sorted(np.minimum(n_shown, 100 - n_shown))
-    assert sum(row["does"] == "subtract" for row in rows) == (n_shown > 50).sum()
+    told = [row["pictures"] if row["does"] == "add" else 100 - row["pictures"] for row in rows]
+    assert sorted(told) == sorted(n_shown)
+    assert {row["does"] for row in rows} == {"add", "subtract"}
     assert all(row["least with it"] > 0.9 and row["most without it"] < 0.1 for row in rows)
     n_codes = len(np.unique(stand_in.Z, axis=0))
     assert len(found.tables["codes"]) == n_codes

@@ -46,6 +46,7 @@ class Effort(NamedTuple):
     seed: int
     n_jobs: int | None
     n_null: int
+    n_stepwise: int  # restarts of K-features for each K
 
 
 def faces(data: str | Path | None, seed: int, quick: bool) -> Faces:
@@ -87,7 +88,7 @@ def experiment(
     Experiment
     """
     table = faces(data, seed, quick)
-    effort = Effort(penalty, seed, n_jobs, n_null=1 if quick else 5)
+    effort = Effort(penalty, seed, n_jobs, n_null=1, n_stepwise=20) if quick else Effort(penalty, seed, n_jobs, 5, 300)
     settings = {key: value for key, value in effort._asdict().items() if key != "n_jobs"}
     parts = [
         Part("features", "Features and clusters of faces", partial(findings, table, effort), settings),
@@ -104,7 +105,7 @@ def findings(table: Faces, effort: Effort, work: Work) -> Findings:
     path = penalty_path(table.X, "features", max_components=N_FEATURES + 3, n_null=effort.n_null, **options)
     penalty = effort.penalty or path.suggest(N_FEATURES if N_FEATURES in path.intervals else None)
     work.progress("Features and clusters", 0, 0)
-    model = StepwiseKFeatures(penalty, **options).fit(table.X)
+    model = StepwiseKFeatures(penalty, search="paper", n_init=effort.n_stepwise, **options).fit(table.X)
     Z, A = on_a_base(table.X, model.allocations_)
     clusters = {K: k_means(table.X, K, options) for K in PAPER_CLUSTERS}
     codes = code_rows(Z)

@@ -12,6 +12,9 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.seeding import seed_features
 from madbayes.paper import Result
 
+# Numbers up to this share of the largest one are zero.
+ROUNDING = 1e-12
+
 
 def restarts(
     X: NDArray, penalty: float, seeds: Sequence[int], *, collapsed: bool = False, n_jobs: int | None = None
@@ -31,7 +34,9 @@ def starts(X: NDArray, penalty: float, seeds: Sequence[int], workers: Workers) -
     constant = np.sqrt(2 * (penalty + 1) + np.einsum("nd,nd->n", X, X).max())
     wider = np.column_stack([X, np.full(len(X), constant)])
     found = seed_features(wider, None, seeds, penalty=penalty, workers=workers)
-    return [(Z, np.ascontiguousarray(A[:, :-1])) for Z, A in found]
+    # What is left of a mean of zero by rounding would decide which rows keep the base.
+    rounding = ROUNDING * np.abs(X).max()
+    return [(Z, np.where(np.abs(A) <= rounding, 0.0, A)[:, :-1].copy()) for Z, A in found]
 
 
 def best_of(results: Sequence[Result]) -> Result:
