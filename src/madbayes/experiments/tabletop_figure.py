@@ -1,11 +1,11 @@
 """Example pictures, their codes, and the features as pictures."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes import StepwiseKFeatures, match
+from madbayes import BPMeans, StepwiseKFeatures, match
 from madbayes.experiments.codes import code_of, on_a_base
 from madbayes.experiments.figures import around_grey, plot_pictures
 from madbayes.experiments.parts import Findings, Rows, Work
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # A feature is where its picture is above this share of its largest value.
 LOUD = 0.3
 N_EXAMPLES = 4
+# Of the penalty, at which BP-means is restarted.
+FACTORS = (0.6, 1.0, 1.5, 2.0)
 
 
 class Object(NamedTuple):
@@ -40,21 +42,58 @@ def findings(table: Tabletop, effort: Effort, work: Work) -> Findings:
     objects = [look_at(part, base, X, z == 1) for part, z in zip(projection.parts(A[1:]), Z[:, 1:].T, strict=True)]
     caption = "Examples and their codes; the same rebuilt; the base and the other features, each added or subtracted"
     figures = {caption: draw(table, Z, A, objects)}
-    restarted = restart(table, effort, work)
-    Z_restarted, A_restarted = on_a_base(table.X, restarted.Z)
-    if extra := surplus(Z, Z_restarted):
-        more = projection.parts(A_restarted[extra])
-        figures["What the best of the BP-means restarts has beside these features"] = draw_parts(more)
+    restarted = {factor * effort.penalty: Pair.at(factor * effort.penalty, table, effort, work) for factor in FACTORS}
+    for penalty, pair in restarted.items():
+        if (extra := pair.surplus(table.X)) is not None:
+            words_of = (
+                f"What the best of the BP-means restarts has at a penalty of {penalty:g} beside the optimal features"
+            )
+            figures[words_of] = draw_parts(projection.parts(extra))
     rows = [row(k, Z, found) for k, found in enumerate(objects, 1)]
-    verdict = [*words(rows, Z, overlap(objects)), surplus_words(extra, restarted, model.objective_, effort)]
-    return Findings(verdict, {"features": rows, "codes": combinations(Z)}, figures)
+    tables = {
+        "features": rows,
+        "codes": combinations(Z),
+        "restarts of BP-means": [p.row(x) for x, p in restarted.items()],
+    }
+    verdict = [*words(rows, Z, overlap(objects)), restart_words(restarted, effort)]
+    return Findings(verdict, tables, figures)
 
 
-def restart(table: Tabletop, effort: Effort, work: Work) -> Result:
-    """The best of the paper's restarts of BP-means."""
-    work.progress("Restarts of BP-means", 0, 0)
-    seeds = np.random.default_rng(effort.seed).integers(2**31, size=effort.n_restarts).tolist()
-    return best_of(restarts(table.X, effort.penalty, seeds, n_jobs=effort.n_jobs))
+class Pair(NamedTuple):
+    """The best of the paper's restarts of BP-means, and the best that is known."""
+
+    restarted: Result
+    lowest: BPMeans
+
+    @classmethod
+    def at(cls, penalty: float, table: Tabletop, effort: Effort, work: Work) -> Self:
+        """Both at a penalty."""
+        work.progress(f"Restarts of BP-means at a penalty of {penalty:g}", 0, 0)
+        seeds = np.random.default_rng(effort.seed).integers(2**31, size=effort.n_restarts).tolist()
+        lowest = BPMeans(penalty, random_state=effort.seed, n_jobs=effort.n_jobs).fit(table.X)
+        return cls(best_of(restarts(table.X, penalty, seeds, n_jobs=effort.n_jobs)), lowest)
+
+    @property
+    def n_surplus(self) -> int:
+        """How many features the restarts have too many."""
+        return max(self.restarted.K - self.lowest.n_components_, 0)
+
+    def surplus(self, X: NDArray) -> NDArray | None:
+        """The features that have no partner in the optimum, if there are too many."""
+        if not self.n_surplus:
+            return None
+        Z, A = on_a_base(X, self.restarted.Z)
+        return A[match(on_a_base(X, self.lowest.allocations_)[0], Z).unmatched[1]]
+
+    def row(self, penalty: float) -> dict[str, Any]:
+        """A line about them."""
+        return {
+            "penalty": penalty,
+            "features": self.restarted.K,
+            "optimal": self.lowest.n_components_,
+            "objective": self.restarted.value,
+            "lowest": self.lowest.objective_,
+        }
 
 
 def look_at(part: NDArray, base: NDArray, X: NDArray, has: NDArray[np.bool_]) -> Object:
@@ -124,11 +163,6 @@ def draw(table: Tabletop, Z: NDArray, A: NDArray, objects: list[Object]) -> "Fig
     return plot_pictures(pictures, titles, n_columns=n_columns)
 
 
-def surplus(Z: NDArray, restarted: NDArray) -> list[int]:
-    """Features of the restarts that have no partner in the optimum."""
-    return [int(k) for k in match(Z, restarted).unmatched[1]] if restarted.shape[1] > Z.shape[1] else []
-
-
 def draw_parts(parts: NDArray) -> "Figure":
     """What features add or take away, grey where they do nothing."""
     return plot_pictures(list(around_grey(parts)), [""] * len(parts), n_columns=max(3, len(parts)))
@@ -147,8 +181,13 @@ def words(rows: Rows, Z: NDArray, shared: float) -> list[str]:
     ]
 
 
-def surplus_words(extra: list[int], restarted: Result, lowest: float, effort: Effort) -> str:
+def restart_words(restarted: dict[float, Pair], effort: Effort) -> str:
     """What the paper's BP-means ends with."""
-    found = f"The best of {effort.n_restarts} restarts of BP-means has {restarted.K} features"
-    found += f" and an objective {restarted.value / lowest - 1:.1%} above the lowest"
-    return f"{found}; {len(extra)} of them superfluous, like the sixth of the paper." if extra else f"{found}."
+    found = [
+        f"{pair.restarted.K} features at a penalty of {penalty:g} (the objective is "
+        f"{pair.restarted.value / pair.lowest.objective_ - 1:.1%} above the lowest)"
+        for penalty, pair in restarted.items()
+    ]
+    too_many = any(pair.n_surplus for pair in restarted.values())
+    like = " Some of them are superfluous, like the sixth of the paper." if too_many else ""
+    return f"The best of {effort.n_restarts} restarts of BP-means has {', '.join(found)}.{like}"

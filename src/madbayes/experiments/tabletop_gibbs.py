@@ -108,9 +108,9 @@ def words_of(rows: Rows, counts: dict[int, int], effort: Effort) -> list[str]:
     words = [f"{len(rows) - len(failed)} of {len(rows)} Gibbs samplers converged; {rule}."]
     words += [f"Not converged: {'; '.join(listed)}."] if listed else []
     if counts:
-        most = max(counts, key=lambda K: counts[K])
+        most, who = max(counts, key=lambda K: counts[K]), "The others" if failed else "They"
         words.append(
-            f"The others end with {min(counts)} to {max(counts)} features, most often {most}; the paper never saw "
-            f"fewer than 7. {'That is so here, too.' if min(counts) >= 7 else 'Here fewer do occur.'}"
+            f"{who} end with {min(counts)} to {max(counts)} features, most often {most}; the paper never saw fewer "
+            f"than 7. {'That is so here, too.' if min(counts) >= 7 else 'Here fewer do occur.'}"
         )
     return words
