@@ -80,6 +80,23 @@ def test_other_settings_other_data_and_lost_files_are_computed_again(tmp_path):
     assert calls[5:] == ["second"]
 
 
+def test_other_code_computes_again(tmp_path, monkeypatch):
+    calls = []
+    run(experiment(part("first", calls)), tmp_path)
+    monkeypatch.setattr(parts, "code_digest", lambda: "changed")
+    run(experiment(part("first", calls)), tmp_path)
+    assert calls == ["first", "first"]
+
+
+def test_what_an_earlier_part_left_is_removed(tmp_path):
+    run(experiment(part("first", [])), tmp_path)
+    (tmp_path / "first-mine.csv").write_text("mine")
+    bare = Part("first", "First", lambda work: Findings(["Bare."], {}, {}), {"seed": 1})
+    run(experiment(bare), tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"first.json", "first-mine.csv", "report.html", "verdict.txt", "madbayes.json"}
+
+
 def test_an_interrupt_keeps_what_is_finished(tmp_path):
     calls = []
     stopped = part("second", calls, result=KeyboardInterrupt())

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -75,8 +76,8 @@ class Experiment:
     parts: Sequence[Part]
 
     def fingerprint(self, part: Part) -> str:
-        """Equal for equal settings, data and version."""
-        words = [madbayes.__version__, self.name, part.name, plain(part.settings), self.data]
+        """Equal for equal settings, data and code."""
+        words = [code_digest(), self.name, part.name, plain(part.settings), self.data]
         return sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
 
 
@@ -123,7 +124,9 @@ class Folder:
             return None
 
     def finish(self, part: str, fingerprint: str, files: list[str]) -> None:
-        """Note that a part is complete."""
+        """Note that a part is complete, and remove what an earlier one has left behind."""
+        for name in set(self.manifest["parts"].get(part, {"files": []})["files"]) - set(files):
+            (self.path / name).unlink(missing_ok=True)
         self.manifest["parts"][part] = {"fingerprint": fingerprint, "files": files}
         self._save_manifest()
 
@@ -174,6 +177,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+@cache
+def code_digest() -> str:
+    """Fingerprint of the library: what other code has found is computed again."""
+    digest = sha256()
+    for path in sorted(Path(madbayes.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def data_digest(*arrays: NDArray) -> str:
