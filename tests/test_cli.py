@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import madbayes
 from madbayes import cli
 from madbayes.commands import app
+from madbayes.experiments.parts import Outcome
 
 COMMAND = [sys.executable, "-m", "madbayes.cli"]
 PARTS = ["errors", "figure", "clusters", "times", "gibbs"]
@@ -38,6 +39,10 @@ def test_a_bare_install_imports_nothing_that_is_not_there():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 1
     assert found.stderr == 'The madbayes command needs typer, rich: pip install "madbayes[app]"\n'
+
+
+def test_the_version_is_an_option_of_the_app():
+    assert call("--version").output == f"madbayes {madbayes.__version__}\n"
 
 
 def test_help_says_what_there_is():
@@ -164,6 +169,8 @@ def test_faces_from_a_folder(tmp_path):
         (["tabletop", "--data", "{}/nowhere"], "is not a folder"),
         (["tabletop", "--data", "{}"], "has no pictures"),
         (["faces", "--data", "{}"], "has no pictures"),
+        (["tabletop", "--data", "{}/pictures"], "are not the 100 tabletop pictures"),
+        (["faces", "--data", "{}/pictures"], "one.png cannot be read as a picture"),
         (["tabletop", "--penalty", "0"], "--penalty 0: it must be a positive number"),
         (["faces", "--penalty", "nan"], "--penalty nan: it must be a positive number"),
         (["tabletop", "--quick", "--out", "{}"], "is not empty and has no results of madbayes"),
@@ -171,13 +178,41 @@ def test_faces_from_a_folder(tmp_path):
 )
 def test_wrong_usage_is_said_in_one_line(words, message, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "one.png").write_text("no picture")
     out = [] if "--out" in words else ["--out", tmp_path / "out"]
     found = call("reproduce", *(word.format(tmp_path) for word in words), *out)
     assert found.exit_code == 2
     (line,) = [line for line in found.output.splitlines() if line.startswith("madbayes: ")]
     assert message in line
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.txt", "pictures"}
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_an_interrupt_is_no_traceback(tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("madbayes.commands.run", stopped)
+    found = call("reproduce", "dice", "--quick", "--out", tmp_path / "out")
+    assert found.exit_code == 130
+    assert "the same command goes on from there" in found.output
+
+
+def test_warnings_are_notes(tmp_path, monkeypatch):
+    def doubtful(experiment, out, progress):
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("weak evidence for [groups]", UserWarning, stacklevel=1)
+        progress("Half", 1, 2)
+        return Outcome(["Done."], tmp_path / "report.html", [], [])
+
+    monkeypatch.setattr("madbayes.commands.run", doubtful)
+    found = call("reproduce", "dice", "--quick", "--out", tmp_path / "out")
+    assert "Note: weak evidence for [groups]" in found.output
+    assert "UserWarning" not in found.output
 
 
 def test_unknown_words_are_an_error():

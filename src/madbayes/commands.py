@@ -8,7 +8,15 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 import madbayes
 from madbayes.experiments import dice, faces, tabletop
@@ -150,15 +158,17 @@ def bars() -> Iterator[Report]:
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display,
     ):
         warnings.showwarning = lambda message, *_: console.print(f"Note: {message}")
-        task, current = display.add_task(""), ""
+        tasks: dict[str, TaskID] = {}
 
         def show(words: str, done: int, total: int) -> None:
-            nonlocal current
-            if words != current:
-                current = words
-                display.reset(task)
+            if words not in tasks:
+                for old in tasks.values():
+                    display.remove_task(old)
+                tasks.clear()
+                tasks[words] = display.add_task(words, total=None)
                 if not console.is_terminal:
                     console.print(words)
-            display.update(task, description=words, completed=done, total=total or None)
+            if total:
+                display.update(tasks[words], completed=done, total=total)
 
         yield show

@@ -22,6 +22,30 @@ def stand_in():
     return tabletop(None, seed=2)
 
 
+def test_errors_fall_and_all_searches_choose_five(stand_in, tmp_path):
+    found = tabletop_errors.findings(stand_in, QUICK, work(tmp_path))
+    errors = [row["squared error"] for row in found.tables["squared errors"]]
+    assert (np.diff(errors) < 0).all()
+    assert all("published" not in row for row in found.tables["squared errors"])  # these are other pictures
+    chosen = found.tables["chosen at penalty 20"]
+    assert {row["features"] for row in chosen} == {5}
+    assert [row["objective"] for row in chosen] == pytest.approx([errors[4] + 5 * 20] * 3)
+    lo, hi = found.values["interval"]
+    assert lo < 20 < hi
+    assert hi == pytest.approx(errors[3] - errors[4])
+    assert "100.0% of the memberships" in found.verdict[-1]
+
+
+def test_errors_that_are_not_the_published_ones_are_said():
+    rows = [{"features": K, "squared error": 600.0 - K, "published": 600.0 - K, "difference": 0.0} for K in range(1, 6)]
+    assert tabletop_errors.error_words(rows) == ["Squared errors for 1 to 5 features are the published ones to 0."]
+    rows[2]["difference"] = 0.3
+    rows.append({"features": 6, "squared error": 149.9, "published": 156.1, "difference": -6.2})
+    words = tabletop_errors.error_words(rows)
+    assert "only to 0.3" in words[0]
+    assert "149.9 for 6 (published: 156.1)" in words[1]
+
+
 def test_the_figure_tells_objects_that_are_added_from_those_that_are_subtracted(stand_in, tmp_path):
     """The objects are known: a feature adds one if the pictures that have the feature are those that show it."""
     found = tabletop_figure.findings(stand_in, QUICK, work(tmp_path))

@@ -107,8 +107,8 @@ def make_faces(
     --------
     >>> from madbayes.experiments.scenes import make_faces
     >>> pictures, Z = make_faces(random_state=0)
-    >>> pictures.X.shape, Z.sum(axis=0)
-    ((400, 1280), array([181, 155]))
+    >>> pictures.X.shape, Z.sum(axis=0).tolist()
+    ((400, 1280), [181, 155])
     """
     rng = np.random.default_rng(random_state)
     Z = rng.permutation(np.repeat([[0, 0], [1, 0], [0, 1], [1, 1]], counts, axis=0))

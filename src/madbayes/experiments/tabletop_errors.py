@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from madbayes import BPMeans, KFeatures, StepwiseKFeatures, match, penalty_path
+from madbayes.experiments.codes import on_a_base
 from madbayes.experiments.parts import Findings, Rows, Work
 from madbayes.experiments.tabletop_setup import Effort, Tabletop
 
@@ -92,5 +93,5 @@ def truth_words(table: Tabletop, effort: Effort) -> list[str]:
         return []
     model = BPMeans(effort.penalty, random_state=effort.seed, n_jobs=effort.n_jobs).fit(table.X)
     truth = np.column_stack([np.ones(len(table.Z), dtype=np.uint8), table.Z])
-    share = match(truth, model.allocations_).agreement
+    share = match(truth, on_a_base(table.X, model.allocations_)[0]).agreement
     return [f"The features agree with the objects that the generated pictures show in {share:.1%} of the memberships."]
