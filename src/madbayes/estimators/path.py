@@ -26,7 +26,7 @@ def penalty_path(
     max_components: int | None = None,
     min_rows: float | None = None,
     max_rows: int = 1000,
-    n_null: int = 5,
+    n_null: int = 8,
     sample_weight: ArrayLike | None = None,
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
@@ -43,13 +43,15 @@ def penalty_path(
     kind : {"features", "clusters"}
         Any number of groups per row, or one.
     max_components : int, optional
-        The largest number of groups to choose; by default numbers up to 16 are looked at.
+        The largest number of groups to choose; by default numbers up to 16 are looked at, and more where the error
+        falls most steeply there.
     min_rows : float, optional
         Groups with fewer rows are set aside before the number is chosen; by default one row in a hundred, at least 3.
+        The lightest row counts as one, a row of five times its weight as five.
     max_rows : int, default=1000
         A table of more rows is represented by a sample of this many, losses being those of all rows.
-    n_null : int, default=5
-        Tables without groups to compare with; 0 for none.
+    n_null : int, default=8
+        Tables without groups to compare with, at most, fewer where the matter is clear; 0 for none.
     sample_weight : array-like of shape (n_rows,), optional
         Weights multiply squared errors, never the penalty.
     random_state : int, RandomState instance, optional
@@ -95,7 +97,7 @@ def penalty_path(
             table.X,
             table.sample_weight,
             cap=max_components,
-            limit=PATH_LENGTH if max_components is None else max_components + 1,
+            limit=PATH_LENGTH,
             min_weight=tiny_group(sample) if min_rows is None else min_rows * row_weight(whole),
             row_weight=row_weight(sample),
             effort=Effort(n_null=n_null),
@@ -107,13 +109,13 @@ def penalty_path(
 
 
 def tiny_group(problem: Problem) -> float:
-    """What a group must weigh to count when their number is chosen: three rows, or one in a hundred."""
-    return max(3.0, 0.01 * len(problem.X)) * row_weight(problem)
+    """What a group must weigh to count when their number is chosen: three rows, or a hundredth of all."""
+    return max(3 * row_weight(problem), 0.01 * float(problem.weights.sum()))
 
 
 def row_weight(problem: Problem) -> float:
-    """What a row weighs on average."""
-    return float(problem.weights.mean())
+    """What counts as one row: the lightest, so that a row may weigh as much as several others."""
+    return float(problem.weights.min())
 
 
 def warn_of_scales(problem: Problem) -> None:
