@@ -102,8 +102,13 @@ class PenaltyPath:
 
     @property
     def candidates(self) -> list[int]:
-        """Numbers of groups whose interval is wider than groupless tables make it, the widest first."""
-        return [K for K in self.contenders if self.ratios[K] >= self.threshold(K)]
+        """Numbers of groups whose interval is wider than groupless tables make it, the widest first.
+
+        More is asked of others than of the widest, for there are many of them.
+        """
+        spreads = (SPREADS if i == 0 else WEAK_SPREADS for i in range(len(self.contenders)))
+        pairs = zip(self.contenders, spreads, strict=True)
+        return [K for K, least in pairs if self.ratios[K] >= self.threshold(K, least)]
 
     @property
     def contenders(self) -> list[int]:
@@ -111,11 +116,6 @@ class PenaltyPath:
         ratios = {K: min(ratio, WIDEST) for K, ratio in self.ratios.items()}
         least = max(WEAK_RATIO, max(ratios.values(), default=1.0) ** 0.5)
         return sorted((K for K, ratio in ratios.items() if ratio >= least), key=lambda K: -ratios[K])
-
-    @property
-    def is_weak(self) -> bool:
-        """Whether no number of groups is plausible, or hardly any."""
-        return not self.candidates or self.ratios[self.best] < self.threshold(self.best, WEAK_SPREADS)
 
     def threshold(self, K: int, spreads: float = SPREADS) -> float:
         """The ratio from which on K groups are plausible."""
@@ -253,7 +253,9 @@ def _plain(number: float | None) -> float | None:
 
 def warn_of_weak_evidence(path: PenaltyPath, stacklevel: int = 2) -> None:
     """Say so in words where no number of groups is plausible, or hardly any."""
-    if path.ratios and path.is_weak:
+    if not path.ratios:
+        return
+    if not path.candidates or path.ratios[path.best] < path.threshold(path.best, WEAK_SPREADS):
         warnings.warn(f"weak evidence for groups. {path}", WeakEvidenceWarning, stacklevel=stacklevel + 1)
 
 

@@ -197,7 +197,7 @@ def find_path(
         return groupless(X[rows], weights[rows], rng, n_rows)
 
     path = finder.compare(path, null) if effort.n_null else path
-    while effort.n_null and path.is_weak and finder.is_steep(path, null):
+    while effort.n_null and not _stands_out(path) and finder.is_steep(path, null):
         finder = finder._replace(most=2 * finder.most)
         path = finder.compare(finder.solve(X[rows], weights[rows], path.solutions), null)
         if finder.most >= MAX_LONGER * limit:
@@ -262,11 +262,13 @@ class Finder(NamedTuple):
 
 
 def _is_clear(path: PenaltyPath) -> bool:
-    """Whether the widest interval is so far above or below those of groupless tables that more of them tell nothing."""
-    ratio = path.ratios[path.contenders[0]]
-    return ratio > path.threshold(path.contenders[0], 3 * SPREADS) or not any(
-        path.ratios[K] > path.threshold(K, 0.0) for K in path.contenders
-    )
+    """Whether intervals are so far above or below those of groupless tables that more of them would tell nothing."""
+    return _stands_out(path) or not any(path.ratios[K] > path.threshold(K, 0.0) for K in path.contenders)
+
+
+def _stands_out(path: PenaltyPath) -> bool:
+    """Whether the evidence is far beyond doubt."""
+    return bool(path.candidates) and path.ratios[path.best] > path.threshold(path.best, 3 * SPREADS)
 
 
 def _rows_of_tiny_groups(solution: Solution, weights: NDArray, min_weight: float) -> NDArray[np.bool_]:

@@ -25,7 +25,7 @@ def penalty_path(
     *,
     max_components: int | None = None,
     min_rows: float | None = None,
-    max_rows: int = 1000,
+    max_rows: int = 500,
     n_null: int = 8,
     sample_weight: ArrayLike | None = None,
     random_state: int | np.random.RandomState | None = None,
@@ -48,7 +48,7 @@ def penalty_path(
     min_rows : float, optional
         Groups with fewer rows are set aside before the number is chosen; by default one row in a hundred, at least 3.
         The lightest row counts as one, a row of five times its weight as five.
-    max_rows : int, default=1000
+    max_rows : int, default=500
         A table of more rows is represented by a sample of this many, losses being those of all rows.
     n_null : int, default=8
         Tables without groups to compare with, at most, fewer where the matter is clear; 0 for none.
