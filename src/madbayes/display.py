@@ -186,8 +186,10 @@ def draw_path(path: "PenaltyPath", axes: Any = None) -> "Figure":
         axes = new_figure(3, 7).subplots(1, 2)
     numbers, errors = axes
     for K, (lo, hi) in path.intervals.items():
-        ends = [lo if lo > 0 else hi / 10, hi if np.isfinite(hi) else 10 * lo]
-        numbers.plot(ends, [K, K], color="C1" if path.best == K else "C0", linewidth=3)
+        left = lo or (hi / 10 if np.isfinite(hi) else 1.0)  # ends that do not exist are drawn a decade away
+        numbers.plot(
+            [left, hi if np.isfinite(hi) else 10 * left], [K, K], color="C1" if path.best == K else "C0", linewidth=3
+        )
     numbers.set(xscale="log", xlabel="penalty", ylabel="groups")
     errors.plot(path.n_components, path.sse, "o-")
     errors.plot([path.best], [path.sse[path.best - path.n_components[0]]], "o", color="C1")

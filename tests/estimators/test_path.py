@@ -133,7 +133,7 @@ def test_nothing_to_choose(kind, X):
 def test_the_kind_decides_what_solutions_are(kind, three):
     path = quietly(three, kind)
     assert isinstance(path, PenaltyPath)
-    assert_array_equal(path.n_components, np.arange(kind == "clusters", 7))
+    assert_array_equal(path.n_components, np.arange(kind == "clusters", 6))
     for K, solution in zip(path.n_components, path.solutions, strict=True):
         assert path.for_k(K) is solution
         assert solution.A.shape == (K, 2)
@@ -206,8 +206,10 @@ def test_tables_of_other_libraries(kind, three):
 
 def test_the_cap_is_kept(three):
     path = quietly(three, "clusters", max_components=2)
-    assert path.n_components[-1] == 3
+    assert path.n_components[-1] == len(path.for_k(2).A) == 2
     assert path.best <= 2
+    with pytest.raises(ValueError, match="K=3 is not on the path"):
+        path.for_k(3)
     assert quietly(three, "clusters", max_components=3).best == 3
 
 

@@ -40,12 +40,14 @@ class Effort(NamedTuple):
 
     patience: int = 4  # on the way up
     again: int = 2  # where a neighbour has become better since; 0 for no second look
-    n_fresh: int = 0  # starts of their own
+    n_fresh: int = 1  # starts of their own, for the smaller numbers
     n_null: int = 8  # groupless tables to compare with, at most
 
 
 # How hard to look for groups where there are none.
-NULL_EFFORT = Effort(patience=2, again=0)
+NULL_EFFORT = Effort(patience=2, again=0, n_fresh=0)
+# Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
+MAX_FRESH = 10
 # A neighbour whose proposal is worse by more than this factor is not followed.
 NEAR = 1.02
 # Second looks for each number of groups, on average, at most.
@@ -74,7 +76,8 @@ def solve_path(
         last = solutions[-1]
         here = landscape.with_K(last.K + 1)
         start = _best_of(here, here.grown(last, rng), workers)
-        found = _improve(here, moves, start, effort.patience, effort.n_fresh, rng, workers)
+        n_fresh = effort.n_fresh if last.K < MAX_FRESH else 0
+        found = _improve(here, moves, start, effort.patience, n_fresh, rng, workers)
         if found.K <= last.K:  # nothing is left to explain
             break
         solutions.append(found)
