@@ -1,5 +1,6 @@
 """penalty_path as its user sees it: what it refuses, what it warns of, and what its answer does not depend on."""
 
+import json
 import re
 import warnings
 
@@ -250,3 +251,19 @@ def test_without_groupless_tables(three):
     path = quietly(three, n_null=0)
     assert path.null_ratio is None
     assert path.best == 3
+
+
+@pytest.mark.parametrize(("times", "n_outliers"), [(2, 2), (5, 0)])
+def test_a_heavy_row_is_as_many_equal_rows(three, times, n_outliers):
+    """Two far rows are too few to be a group, five are enough: in one row or in several."""
+    far = [[900.0, 0.0]]
+    heavy = quietly(np.vstack([three, far]), sample_weight=[1.0] * 60 + [times])
+    copies = quietly(np.vstack([three, np.repeat(far, times, axis=0)]))
+    assert bits(heavy) == bits(copies)
+    assert heavy.n_outliers == n_outliers
+
+
+def test_plain_values_of_a_table(three):
+    plain = quietly(three).to_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["best"] == 3
