@@ -97,7 +97,8 @@ def _improve(
 ) -> Solution:
     """The best of a lineage from the start given, and of some with starts of their own."""
     seeds = [int(seed) for seed in rng.integers(2**31, size=n_fresh + 1)]
-    lineages = [Lineage(seeds[0], start, is_hard=True), *(Lineage(seed, is_hard=True) for seed in seeds[1:])]
+    is_hard = not here.is_tiny  # there it is dear beside the rest
+    lineages = [Lineage(seeds[0], start, is_hard), *(Lineage(seed, is_hard=is_hard) for seed in seeds[1:])]
 
     def finish(lineage: Lineage) -> None:
         while not lineage.ended:
@@ -151,15 +152,26 @@ def _visits(length: int) -> Iterator[tuple[int, int]]:
         yield i, i - 1
 
 
+def most_clusters(N: int, D: int) -> int:
+    """Clusters worth looking at: beyond two rows each, they are chance."""
+    return (N + 1) // 2 + 1
+
+
+def most_features(N: int, D: int) -> int:
+    """Features worth looking at: with more of them than columns, and more codes than rows, anything is explained."""
+    return max(D, int(np.ceil(np.log2(N)))) + 1
+
+
 class Kind(NamedTuple):
     """Clusters, or features."""
 
-    landscape: Callable[[NDArray, float, Weights], Any]
+    landscape: Callable[..., Any]  # of a table, a penalty and weights
     moves: Mapping[str, Move]
+    most: Callable[[int, int], int] = most_clusters  # groups that may be chosen, and one more
 
 
 CLUSTERS = Kind(ClusterLandscape.of, cluster_moves)
-FEATURES = Kind(FeatureLandscape.of, feature_moves)
+FEATURES = Kind(FeatureLandscape.of, feature_moves, most_features)
 
 
 # Rows of tiny groups are set aside if they are no more than this share of all, a few times over.
@@ -221,7 +233,7 @@ class Finder(NamedTuple):
     def solve(self, X: NDArray, weights: Weights, before: Sequence[Solution] = ()) -> PenaltyPath:
         """The path of a table, up to the cap; what is beyond it only limits intervals."""
         solutions = solve_path(
-            self.kind.landscape(X, 0.0, weights), self.kind.moves, self.most,
+            self.kind.landscape(X, 0.0, weights), self.kind.moves, min(self.most, self.kind.most(*X.shape)),
             effort=self.effort, rng=self.rng, workers=self.workers, before=before,
         )  # fmt: skip
         within = [solution for solution in solutions if self.cap is None or self.cap >= solution.K]
