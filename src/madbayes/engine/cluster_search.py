@@ -90,6 +90,11 @@ class ClusterLandscape:
         return len(self.X) <= 20
 
     @property
+    def enough(self) -> int:
+        """Lineages that are enough where they do not agree: the more rows, the more there may be to find."""
+        return 40 if self.is_tiny else min(40, max(6, len(self.X) // 5))
+
+    @property
     def most(self) -> int:
         """No solution has more clusters than this."""
         limit = self.cap if self.K is None else self.K
@@ -102,6 +107,10 @@ class ClusterLandscape:
     def is_exact(self, solution: Solution) -> bool:
         """Whether there is nothing left to explain."""
         return solution.value - self.penalty * (solution.K - 1) <= self.negligible * self.weights.sum()
+
+    def is_final(self, solution: Solution) -> bool:
+        """Whether it is known that nothing is lower: there is no error left, and clusters cost nothing."""
+        return self.is_exact(solution) and not self.price * (solution.K - 1) > 0
 
     def is_worth(self, gain: float, cost: float, rng: np.random.Generator) -> bool:
         """Whether to try what gains less than it costs at first sight: the less it gains, the more seldom."""

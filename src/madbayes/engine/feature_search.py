@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.allocation import Table
-from madbayes.engine.search import Move, Solution, is_lower
+from madbayes.engine.search import SAME, Move, Solution, is_lower
 from madbayes.model.likelihoods import Weights, gram_inverse
 from madbayes.paper.features import JOINT_LIMIT
 from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
@@ -18,6 +18,8 @@ from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
 NODE_LIMIT = 100
 # Iterations of a polish, which seldom takes more than twenty.
 MAX_ITER = 100
+# In starts features go beyond least squares by this share of their last step.
+MOMENTUM = 0.9
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
 # Makes columns of rows that might have a new feature, from the residuals.
@@ -69,6 +71,11 @@ class FeatureLandscape:
         return len(self.table.X) <= TINY
 
     @property
+    def enough(self) -> int:
+        """Lineages that are enough where they do not agree: the more rows, the more there may be to find."""
+        return 40 if self.is_tiny else min(40, max(6, len(self.table.X) // 5))
+
+    @property
     def most(self) -> int:
         """No solution has more features than this."""
         limit = self.cap if self.K is None else self.K
@@ -83,14 +90,16 @@ class FeatureLandscape:
         return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
 
     def start(self, rng: np.random.Generator) -> Solution:
-        """The mean, then one feature after the other as long as it pays, all made of rows or all of directions.
+        """One feature after the other as long as it pays, all made of rows or all of directions.
 
-        Directions are better where noise is strong, rows where features are sparse.
+        Directions are better where noise is strong, rows where features are sparse. The first may be one of all rows.
         """
         make = (row_columns, direction_columns)[rng.integers(2)]
         solution, column = self.simplest(), np.ones(len(self.table.X), dtype=np.uint8)
-        while self.most > solution.K and solution.value > self.negligible + self.penalty * solution.K:
-            more = self._descend(np.column_stack([solution.groups, column]))
+        if rng.random() < 0.5:
+            column = best_column(self, self.table.X, make, rng)
+        while self.most > solution.K and not self.is_exact(solution):
+            more = self._descend(np.column_stack([solution.groups, column]), node_limit=0, momentum=MOMENTUM)
             if more.K <= solution.K or not self.is_lower(more, solution):
                 break
             solution = more
@@ -100,6 +109,22 @@ class FeatureLandscape:
     def is_exact(self, solution: Solution) -> bool:
         """Whether there is nothing left to explain."""
         return solution.value - self.penalty * solution.K <= self.negligible
+
+    def is_final(self, solution: Solution) -> bool:
+        """Whether it is known that nothing is lower: at a price, by what the rank of the table lets features explain.
+
+        K features explain no more than the K largest squared singular values.
+        """
+        if not self.is_exact(solution):
+            return solution.K == 0 and solution.value <= self.penalty and self.K is None
+        if self.K is not None or not self.penalty * solution.K > 0:
+            return True
+        return solution.value <= self.negligible + (1 + SAME) * float(np.minimum(self.spectrum, self.penalty).sum())
+
+    @cached_property
+    def spectrum(self) -> NDArray[np.float64]:
+        """Squared singular values of the table."""
+        return np.linalg.svd(self.table.X * np.sqrt(self.weights)[:, None], compute_uv=False) ** 2
 
     def is_lower(self, solution: Solution, than: Solution) -> bool:
         """Whether a solution is better by more than rounding; where K is given, more features always are."""
@@ -129,8 +154,8 @@ class FeatureLandscape:
             solution = more
         return solution
 
-    def _descend(self, groups: NDArray) -> Solution:
-        """Best codes and least squares in turn until nothing changes."""
+    def _descend(self, groups: NDArray, node_limit: int | None = None, momentum: float = 0.0) -> Solution:
+        """Best codes and least squares in turn until nothing changes; momentum may end anywhere, and elsewhere."""
         from madbayes.engine import kernels
 
         (N, K), D, table = groups.shape, self.table.X.shape[1], self.table
@@ -139,8 +164,9 @@ class FeatureLandscape:
             np.empty(N), np.empty((N, K)), np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), np.empty((K, K)),
             np.empty(K, dtype=bool),
         )  # fmt: skip
+        nodes = NODE_LIMIT if node_limit is None else node_limit
         used = kernels.polish(
-            table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, NODE_LIMIT, MAX_ITER, scratch
+            table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, nodes, MAX_ITER, momentum, scratch
         )
         kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact
         return Solution(Z[:, :used], A[:used], float(self.weights @ scratch.errors) + self.penalty * used)
@@ -174,9 +200,13 @@ class FeatureLandscape:
 
 def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
     """What the squared error grows by without each feature, the others refitted: |a_k|^2 over [(Z'WZ)^-1]_kk."""
+    return (solution.A**2).sum(axis=1) / np.diag(inverse_gram(landscape, solution))
+
+
+def inverse_gram(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
+    """(Z'WZ)^-1."""
     Z = solution.groups.astype(np.float64)
-    P = gram_inverse((Z.T * landscape.weights) @ Z)
-    return (solution.A**2).sum(axis=1) / np.diag(P)
+    return gram_inverse((Z.T * landscape.weights) @ Z)
 
 
 def explained(landscape: FeatureLandscape, R: NDArray, columns: NDArray) -> NDArray[np.float64]:
@@ -194,13 +224,13 @@ def row_columns(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generato
 
 def direction_columns(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
     """The rows at one end of a direction in which residuals are long, cut where their mean explains most; both ends."""
+    from madbayes.engine import kernels
+
     weights = landscape.weights
     v = long_direction(R * np.sqrt(weights)[:, None], rng)
     columns = np.zeros((len(R), 2), dtype=np.uint8)
     for end, order in enumerate(((R @ v).argsort(), (-R @ v).argsort())):
-        sums = np.cumsum(weights[order, None] * R[order], axis=0)
-        best = ((sums**2).sum(axis=1) / np.cumsum(weights[order])).argmax()
-        columns[order[: best + 1], end] = 1
+        columns[order[: kernels.best_end(R, weights, order)], end] = 1
     return columns
 
 
@@ -224,25 +254,22 @@ def new_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator
     return best_column(landscape, R, (row_columns, direction_columns)[rng.integers(2)], rng)
 
 
-def cheap_feature(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> int:
-    """A feature drawn by how little it costs to delete it."""
-    order = deletion_costs(landscape, solution).argsort()
-    return int(order[min(int(rng.exponential(solution.K / 3)), solution.K - 1)])
+def leave_out(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Z without a feature drawn by how little it costs to delete it, and the residuals that are left then."""
+    P = inverse_gram(landscape, solution)
+    order = ((solution.A**2).sum(axis=1) / np.diag(P)).argsort()
+    k = int(order[min(int(rng.exponential(solution.K / 3)), solution.K - 1)])
+    # What the other features do not explain of column k is what its feature leaves behind.
+    left = np.outer(solution.groups @ (P[:, k] / P[k, k]), solution.A[k])
+    return np.delete(solution.groups, k, axis=1), landscape.residuals(solution) + left
 
 
 def reseed(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """One of the cheaper features is deleted, and another made of a residual."""
     if not solution.K:
         return None
-    Z = np.delete(solution.groups, cheap_feature(landscape, solution, rng), axis=1)
-    column = new_column(landscape, landscape.table.X - Z @ least_squares(landscape, Z), rng)
-    return np.column_stack([Z, column])
-
-
-def least_squares(landscape: FeatureLandscape, Z: NDArray) -> NDArray:
-    """Features for these allocations, none of which may be redundant."""
-    ZW = Z.T * landscape.weights
-    return gram_inverse(ZW @ Z) @ (ZW @ landscape.table.X)
+    Z, R = leave_out(landscape, solution, rng)
+    return np.column_stack([Z, new_column(landscape, R, rng)])
 
 
 def rebase(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
@@ -267,8 +294,7 @@ def split(landscape: FeatureLandscape, solution: Solution, rng: np.random.Genera
     """One of the cheaper features is deleted, and the rows of another are split along their residuals."""
     if solution.K < 2:
         return None
-    Z = np.delete(solution.groups, cheap_feature(landscape, solution, rng), axis=1)
-    R = landscape.table.X - Z @ least_squares(landscape, Z)
+    Z, R = leave_out(landscape, solution, rng)
     rows = np.flatnonzero(Z[:, rng.integers(Z.shape[1])])
     column = np.zeros(len(Z), dtype=np.uint8)
     column[rows[R[rows] @ long_direction(R[rows], rng) > 0]] = 1

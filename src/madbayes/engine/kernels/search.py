@@ -12,27 +12,46 @@ from madbayes.engine.kernels.runs import fit_run
 
 
 @compiled(fastmath=REORDER)
-def flip_row(b, G, z, used, gain, square, g):  # type: ignore[no-untyped-def]
-    """The best flip of one or two bits until none gains; returns whether any did. z : INOUT; g : scratch (used,)."""
+def interactions(G, used, largest):  # type: ignore[no-untyped-def]
+    """largest : OUT (used,), twice the largest product of each feature with another."""
+    for k in range(used):
+        largest[k] = 0.0
+        for j in range(used):
+            if j != k:
+                largest[k] = max(largest[k], 2.0 * np.abs(G[k, j]))
+
+
+@compiled(fastmath=REORDER)
+def flip_row(b, G, largest, z, used, gain, square, g, single):  # type: ignore[no-untyped-def]
+    """The best flip of one or two bits until none gains; returns whether any did.
+
+    z : INOUT; g, single : scratch (used,), half the gradient, and what flipping each bit alone changes
+    """
     size = square
     for k in range(used):
         size += G[k, k]
         g[k] = -b[k]
-        for j in range(used):
-            if z[j]:
-                g[k] += G[k, j]
+    for j in range(used):
+        if z[j]:
+            for k in range(used):
+                g[k] += G[j, k]
     changed = False
     while True:
         # Less than this share of what is added up is rounding, which might go on for ever.
         least, first, second = -gain * size, -1, -1
+        smallest = np.inf
         for k in range(used):
-            sk = 1.0 - 2.0 * z[k]
-            single = G[k, k] + 2.0 * sk * g[k]
-            if single < least:
-                least, first, second = single, k, k
+            single[k] = G[k, k] + 2.0 * (1.0 - 2.0 * z[k]) * g[k]
+            smallest = min(smallest, single[k])
+        for k in range(used):
+            if single[k] < least:
+                least, first, second = single[k], k, k
+        for k in range(used):
+            if single[k] + smallest - largest[k] >= least:  # no pair with this bit gains more
+                continue
+            sk = 2.0 * (1.0 - 2.0 * z[k])
             for j in range(k):
-                sj = 1.0 - 2.0 * z[j]
-                pair = single + G[j, j] + 2.0 * sj * (g[j] + sk * G[j, k])
+                pair = single[k] + single[j] + sk * (1.0 - 2.0 * z[j]) * G[k, j]
                 if pair < least:
                     least, first, second = pair, j, k
         if first < 0:
@@ -43,17 +62,34 @@ def flip_row(b, G, z, used, gain, square, g):  # type: ignore[no-untyped-def]
             sign = 1.0 - 2.0 * z[k]
             z[k] = 1 - z[k]
             for j in range(used):
-                g[j] += sign * G[j, k]
+                g[j] += sign * G[k, j]
 
 
 @compiled(fastmath=REORDER)
-def factor(G, used, order, R, P):  # type: ignore[no-untyped-def]
+def bound(P, used, ridge, slack):  # type: ignore[no-untyped-def]
+    """slack : OUT (used,), a diagonal that leaves G positive: flips f change a code's cost by at least f.(slack f).
+
+    P : IN, inverse of G + ridge. With its diagonal scaled to one, no eigenvalue exceeds the largest sum of a row.
+    """
+    norm = 0.0
+    for k in range(used):
+        total = 0.0
+        for j in range(used):
+            total += np.abs(P[k, j]) / np.sqrt(P[j, j])
+        norm = max(norm, total / np.sqrt(P[k, k]))
+    for k in range(used):
+        slack[k] = 1.0 / (norm * P[k, k]) - ridge
+
+
+@compiled(fastmath=REORDER)
+def factor(G, used, order, R, P, slack):  # type: ignore[no-untyped-def]
     """A triangle R with R'R = G + ridge for branch and bound, whose most decisive bits come last. Returns the ridge.
 
     As bits are their own squares, a ridge on the diagonal of G and half of it beside b leave every cost as it is, and
     there is a triangle even where features are dependent.
 
     order : OUT (used,), which feature stands where; R : OUT (used, used); P : scratch (used, used)
+    slack : OUT (used,), as in :func:`bound`
     """
     ridge = np.finfo(np.float64).tiny
     for k in range(used):
@@ -76,6 +112,7 @@ def factor(G, used, order, R, P):  # type: ignore[no-untyped-def]
             if j != k:
                 P[k, j] *= pivot
         P[k, k] = pivot
+    bound(P, used, ridge, slack)
     for last in range(used - 1, 0, -1):
         best = 0
         for i in range(last + 1):
@@ -112,6 +149,15 @@ def branch_row(b, R, order, ridge, z, used, gain, square, node_limit, y, code, t
     return found
 
 
+@compiled(fastmath=REORDER)
+def is_settled(single, slack, G, used, gain):  # type: ignore[no-untyped-def]
+    """Whether no flips of any bits gain: together they change the cost by the sum of at least these numbers."""
+    least = 0.0
+    for k in range(used):
+        least = min(least, single[k] - (1.0 - gain) * G[k, k] + slack[k])
+    return least >= 0.0
+
+
 @compiled(inline="always")
 def search_rows(B, G, squares, Z, used, gain, node_limit):  # type: ignore[no-untyped-def]
     """Flips of one or two bits, then branch and bound if ``node_limit`` allows it; returns how many codes changed."""
@@ -119,11 +165,13 @@ def search_rows(B, G, squares, Z, used, gain, node_limit):  # type: ignore[no-un
         return 0
     K, changed = used, 0
     R, P, order = np.empty((K, K)), np.empty((K, K)), np.empty(K, np.int64)
-    y, g, code, tree = np.empty(K), np.empty(K), np.empty(K, np.uint8), make_tree(K)
-    ridge = factor(G, used, order, R, P) if node_limit else 0.0
+    y, g, single, largest, slack = np.empty(K), np.empty(K), np.empty(K), np.empty(K), np.empty(K)
+    code, tree = np.empty(K, np.uint8), make_tree(K)
+    interactions(G, used, largest)
+    ridge = factor(G, used, order, R, P, slack) if node_limit else 0.0
     for n in range(len(B)):
-        moved = flip_row(B[n], G, Z[n], used, gain, squares[n], g)
-        if node_limit:
+        moved = flip_row(B[n], G, largest, Z[n], used, gain, squares[n], g, single)
+        if node_limit and not is_settled(single, slack, G, used, gain):
             found = branch_row(B[n], R, order, ridge, Z[n], used, gain, squares[n], node_limit, y, code, tree)
             moved = moved or found
         changed += moved
@@ -131,19 +179,61 @@ def search_rows(B, G, squares, Z, used, gain, node_limit):  # type: ignore[no-un
 
 
 @compiled()
-def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, scratch):  # type: ignore[no-untyped-def]
+def carry_on(A, before, used, momentum):  # type: ignore[no-untyped-def]
+    """A : INOUT, goes on by a share of the step from ``before``, which becomes what A was. before : INOUT."""
+    for k in range(used):
+        for d in range(A.shape[1]):
+            now = A[k, d]
+            A[k, d] += momentum * (now - before[k, d])
+            before[k, d] = now
+
+
+@compiled()
+def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum, scratch):  # type: ignore[no-untyped-def]
     """Least squares and best codes in turn until no code changes. Z, A : INOUT.
+
+    momentum : IN, a share by which features first go beyond least squares, in the direction they come from: fewer
+    iterations and lower ends on average, but the squared error may rise on the way
 
     Returns how many features there are.
     """
-    iteration, changed, exact = 0, 1, False
+    iteration, changed, exact, moving = 0, 1, False, momentum > 0.0
+    before, last = np.zeros(A.shape), -1
     while changed and iteration < max_iter:
         iteration += 1
         fit_run(X, weights, Z, A, used, scratch)
         used = drop_dependent(Z, A, used, scratch.independent)
+        if moving:
+            carry_on(A, before, used, momentum if used == last else 0.0)
+            last = used
         project(X, A, used, scratch.B)
         square_features(A, used, scratch.G)
         changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit if exact else 0)
+        if moving:
+            moving, changed = changed > 0, 1
+            continue
         # Flips of one or two bits first; once they change nothing, branch and bound.
         exact, changed = changed == 0, changed + (not exact)
+    if moving or changed:
+        fit_run(X, weights, Z, A, used, scratch)
+        used = drop_dependent(Z, A, used, scratch.independent)
     return used
+
+
+@compiled(fastmath=REORDER)
+def best_end(R, weights, order):  # type: ignore[no-untyped-def]
+    """How many of the first rows explain most if they share a feature: |sum of w r|^2 over the sum of w.
+
+    R : IN (N, D); order : IN (N,)
+    """
+    D = R.shape[1]
+    sums, size, most, count = np.zeros(D), 0.0, -1.0, 1
+    for i in range(len(order)):
+        n, square = order[i], 0.0
+        size += weights[n]
+        for d in range(D):
+            sums[d] += weights[n] * R[n, d]
+            square += sums[d] * sums[d]
+        if square > most * size:
+            most, count = square / size, i + 1
+    return count
