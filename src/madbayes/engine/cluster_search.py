@@ -92,7 +92,7 @@ class ClusterLandscape:
     @property
     def enough(self) -> int:
         """Lineages that are enough where they do not agree: the more rows, the more there may be to find."""
-        return 40 if self.is_tiny else min(40, max(6, len(self.X) // 5))
+        return 30 if self.is_tiny else min(40, max(6, len(self.X) // 5))
 
     @property
     def most(self) -> int:

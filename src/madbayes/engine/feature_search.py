@@ -22,6 +22,8 @@ MAX_ITER = 100
 MOMENTUM = 0.9
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
+# Random codes in such a table are of at most so many features.
+TINY_K = 6
 # Makes columns of rows that might have a new feature, from the residuals.
 Columns = Callable[[Any, NDArray, np.random.Generator], NDArray[np.uint8]]
 # Rows whose residuals are compared when a feature is made of one.
@@ -73,7 +75,7 @@ class FeatureLandscape:
     @property
     def enough(self) -> int:
         """Lineages that are enough where they do not agree: the more rows, the more there may be to find."""
-        return 40 if self.is_tiny else min(40, max(6, len(self.table.X) // 5))
+        return 30 if self.is_tiny else min(40, max(6, len(self.table.X) // 5))
 
     @property
     def most(self) -> int:
@@ -90,6 +92,15 @@ class FeatureLandscape:
         return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
 
     def start(self, rng: np.random.Generator) -> Solution:
+        """Features made one by one; in a tiny table any codes will do, for there is time to make the best of them."""
+        if self.is_tiny and rng.random() < 0.5:
+            K = min(self.most, int(rng.integers(1, TINY_K + 1))) if self.K is None else self.most
+            here = self.with_K(K)  # all of them stay until they are as good as they get
+            codes = here.polish_hard(here.polish(rng.integers(2, size=(len(self.table.X), K)))).groups
+            return self.polish(codes)
+        return self._start_greedily(rng)
+
+    def _start_greedily(self, rng: np.random.Generator) -> Solution:
         """One feature after the other as long as it pays, all made of rows or all of directions.
 
         Directions are better where noise is strong, rows where features are sparse. The first may be one of all rows.

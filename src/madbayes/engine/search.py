@@ -30,6 +30,8 @@ STARTS = 2
 SLOW = 2
 # Beyond this many, lineages try the stronger polish before they end: the matter is not easy.
 EASY = 6
+# In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
+CARE = 3
 # Values that differ by no more than this share are the same.
 SAME = 1e-9
 
@@ -106,10 +108,11 @@ class Search:
     patience : int
         A lineage ends after this many moves for each of its groups, and as many again, without success.
     agreement : int
-        The search ends when this many lineages have ended at the best value.
+        The search ends when this many lineages have ended at the best value, or three times as many where rows are
+        very few.
     max_lineages : int, "auto" or None
         Or when this many lineages have ended; "auto" is a fifth of the number of rows, at least 6 and at most 40, and
-        40 where rows are very few.
+        30 where rows are very few.
     max_moves : int, optional
         Or when this many moves have been made: never more.
 
@@ -294,7 +297,7 @@ def _is_decided(lineages: list[Lineage], landscape: Landscape, options: Search) 
     ended, best = [lineage for lineage in lineages if lineage.ended], min(lineage.value for lineage in lineages)
     agreeing = sum(lineage.value <= best + SAME * abs(best) for lineage in ended)
     return (
-        agreeing >= options.agreement
+        agreeing >= options.agreement * (CARE if landscape.is_tiny else 1)
         or any(lineage.final for lineage in ended)
         or len(ended) >= _allowed(landscape, options)
         or _moves_left(lineages, options) <= 0
