@@ -20,6 +20,8 @@ NODE_LIMIT = 100
 MAX_ITER = 100
 # In starts features go beyond least squares by this share of their last step.
 MOMENTUM = 0.9
+# Squares this many times those about the mean leave too few digits of products.
+FAR = 1e6
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
 # Random codes in such a table are of at most so many features.
@@ -44,28 +46,39 @@ class FeatureLandscape:
         Exactly so many features; any number if not given.
     cap : int, optional
         At most so many.
+    unit : float
+        Weights in the table are in this unit: the largest is one, so that products of weights stay finite.
     """
 
     table: Table
     penalty: float
     K: int | None = None
     cap: int | None = None
+    unit: float = 1.0
 
     @classmethod
     def of(cls, X: NDArray, penalty: float, sample_weight: Weights = None, **limits: int | None) -> "FeatureLandscape":
         """The landscape of a table, all of it in one block."""
-        table = Table.of(X.astype(np.float64, copy=False), sample_weight)
-        return cls(table._replace(blocks=[slice(0, len(X))]), penalty, **limits)
+        unit = 1.0 if sample_weight is None else float(np.max(sample_weight))
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) / unit
+        table = Table.of(X.astype(np.float64, copy=False), weights)
+        return cls(table._replace(blocks=[slice(0, len(X))]), penalty, **limits, unit=unit)
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """The weight of every row."""
+        """The weight of every row, in units of the largest."""
         return self.table.weights if self.table.weights.size else np.ones(len(self.table.X))
 
     @cached_property
     def negligible(self) -> float:
         """Squared error that is rounding."""
-        return ROUNDING * float(self.weights.sum() * self.table.squares.max(initial=0.0))
+        return ROUNDING * self.unit * float(self.weights.sum() * self.table.squares.max(initial=0.0))
+
+    @cached_property
+    def is_far(self) -> bool:
+        """Whether the table is so far from the origin that products of rows lose the digits that matter."""
+        X = self.table.X
+        return bool(self.table.squares.sum() > FAR * ((X - X.mean(axis=0)) ** 2).sum())
 
     @property
     def is_tiny(self) -> bool:
@@ -135,7 +148,7 @@ class FeatureLandscape:
     @cached_property
     def spectrum(self) -> NDArray[np.float64]:
         """Squared singular values of the table."""
-        return np.linalg.svd(self.table.X * np.sqrt(self.weights)[:, None], compute_uv=False) ** 2
+        return self.unit * np.linalg.svd(self.table.X * np.sqrt(self.weights)[:, None], compute_uv=False) ** 2
 
     def is_lower(self, solution: Solution, than: Solution) -> bool:
         """Whether a solution is better by more than rounding; where K is given, more features always are."""
@@ -177,14 +190,25 @@ class FeatureLandscape:
         )  # fmt: skip
         nodes = NODE_LIMIT if node_limit is None else node_limit
         used = kernels.polish(
-            table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, nodes, MAX_ITER, momentum, scratch
+            table.X,
+            table.squares,
+            table.weights,
+            Z,
+            A,
+            K,
+            RELATIVE_GAIN,
+            nodes,
+            MAX_ITER,
+            momentum,
+            self.is_far,
+            scratch,
         )
         kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact
-        return Solution(Z[:, :used], A[:used], float(self.weights @ scratch.errors) + self.penalty * used)
+        return Solution(Z[:, :used], A[:used], self.unit * float(self.weights @ scratch.errors) + self.penalty * used)
 
     def with_K(self, K: int) -> "FeatureLandscape":
         """The same table with exactly K features, at no price."""
-        return FeatureLandscape(self.table, 0.0, K)
+        return FeatureLandscape(self.table, 0.0, K, unit=self.unit)
 
     def grown(self, solution: Solution, rng: np.random.Generator) -> list[NDArray]:
         """Allocations with one more feature."""
@@ -204,18 +228,18 @@ class FeatureLandscape:
 
         table, Z, A = self.table, np.array(solution.groups, dtype=np.uint8, order="C"), np.empty(solution.A.shape)
         # With a penalty a row may pay to keep a feature of its own; none is opened here, and without one none is lost.
-        limits = kernels.Limits(0, 0, self.penalty, np.inf, 0.0, RELATIVE_GAIN)
+        limits = kernels.Limits(0, 0, self.penalty / self.unit, np.inf, 0.0, RELATIVE_GAIN)
         kernels.run_collapsed(table.X, table.weights, Z, A, len(A), limits, JOINT_LIMIT, np.empty(MAX_ITER))
         return self.polish(Z)
 
 
 def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
     """What the squared error grows by without each feature, the others refitted: |a_k|^2 over [(Z'WZ)^-1]_kk."""
-    return (solution.A**2).sum(axis=1) / np.diag(inverse_gram(landscape, solution))
+    return landscape.unit * (solution.A**2).sum(axis=1) / np.diag(inverse_gram(landscape, solution))
 
 
 def inverse_gram(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
-    """(Z'WZ)^-1."""
+    """(Z'WZ)^-1, with weights in units of the largest."""
     Z = solution.groups.astype(np.float64)
     return gram_inverse((Z.T * landscape.weights) @ Z)
 
@@ -223,7 +247,7 @@ def inverse_gram(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.
 def explained(landscape: FeatureLandscape, R: NDArray, columns: NDArray) -> NDArray[np.float64]:
     """What a new feature explains of the residuals, for each of several columns of rows that have it."""
     ZW = columns.T * landscape.weights
-    return ((ZW @ R) ** 2).sum(axis=1) / np.maximum(ZW.sum(axis=1), np.finfo(float).tiny)
+    return landscape.unit * ((ZW @ R) ** 2).sum(axis=1) / np.maximum(ZW.sum(axis=1), np.finfo(float).tiny)
 
 
 def row_columns(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
