@@ -24,8 +24,8 @@ MOMENTUM = 0.9
 FAR = 1e6
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
-# Random codes in such a table are of at most so many features.
-TINY_K = 6
+# Random codes to start from in such a table.
+TRIES = 4
 # Makes columns of rows that might have a new feature, from the residuals.
 Columns = Callable[[Any, NDArray, np.random.Generator], NDArray[np.uint8]]
 # Rows whose residuals are compared when a feature is made of one.
@@ -105,13 +105,18 @@ class FeatureLandscape:
         return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
 
     def start(self, rng: np.random.Generator) -> Solution:
-        """Features made one by one; in a tiny table any codes will do, for there is time to make the best of them."""
-        if self.is_tiny and rng.random() < 0.5:
-            K = min(self.most, int(rng.integers(1, TINY_K + 1))) if self.K is None else self.most
-            here = self.with_K(K)  # all of them stay until they are as good as they get
-            codes = here.polish_hard(here.polish(rng.integers(2, size=(len(self.table.X), K)))).groups
-            return self.polish(codes)
-        return self._start_greedily(rng)
+        """Features made one by one; in a tiny table also of any codes, for there is time to make the best of them."""
+        greedy = self._start_greedily(rng)
+        if not self.is_tiny or self.is_exact(greedy):
+            return greedy
+        return min(
+            [greedy, *(self._start_anywhere(greedy.K, rng) for _ in range(TRIES))], key=lambda found: found.value
+        )
+
+    def _start_anywhere(self, K: int, rng: np.random.Generator) -> Solution:
+        """Random codes of about K features, all of which stay until they are as good as they get."""
+        here = self.with_K(max(1, min(self.most, K + int(rng.integers(-1, 3)))) if self.K is None else self.most)
+        return self.polish(here.polish_hard(here.polish(rng.integers(2, size=(len(self.table.X), here.most)))).groups)
 
     def _start_greedily(self, rng: np.random.Generator) -> Solution:
         """One feature after the other as long as it pays, all made of rows or all of directions.
