@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_search import FeatureLandscape, feature_moves
-from madbayes.engine.search import ABREAST, EASY, STARTS, STRIDE, Lineage, Search, Solution, report, search
+from madbayes.engine.search import ABREAST, EASY, STRIDE, Lineage, Search, Solution, report, search
 from madbayes.estimators.problem import Budget
 
 
@@ -152,7 +152,7 @@ def test_it_ends_with_the_last_lineage_allowed(max_lineages):
     landscape = Hills(HEIGHTS, list(range(16)))
     lineages = run(landscape, agreement=1000, max_lineages=max_lineages)
     assert len(lineages) == max_lineages
-    assert landscape.began == STARTS * max_lineages
+    assert landscape.began == max_lineages
     assert all(lineage.ended for lineage in lineages)
 
 
@@ -204,7 +204,7 @@ def test_slow_lineages_let_others_begin():
     class Sides(Hills):
         def start(self, rng):
             self.began += 1
-            return self.polish(np.array([1 if self.began <= ABREAST * STARTS else 2002]))
+            return self.polish(np.array([1 if self.began <= ABREAST else 2002]))
 
     lineages = run(Sides(heights, [1]), {"right": right}, agreement=2, max_lineages=None)
     assert lineages[0].value == 0
@@ -305,7 +305,7 @@ def test_an_interrupt_keeps_what_is_there(n_jobs):
     landscape, budget = Hills(HEIGHTS, list(range(16))), Budget(None)
     with pytest.warns(UserWarning, match="interrupted: keeping the best of"):
         lineages = run(landscape, interrupting(40), budget=budget, n_jobs=n_jobs, agreement=1000)
-    assert 0 < STARTS * len(lineages) <= landscape.began
+    assert 0 < len(lineages) <= landscape.began
     for lineage in lineages:
         assert lineage.value == HEIGHTS[lineage.best.groups[0]]
     values = [lineage.value for lineage in lineages]

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.engine.allocation import Table
+from madbayes.engine.allocation import Table, bp_means, k_features
+from madbayes.engine.blocks import Workers
 from madbayes.engine.search import SAME, Move, Solution, is_lower
+from madbayes.engine.seeding import seed_features
 from madbayes.model.likelihoods import Weights, gram_inverse
 from madbayes.paper.features import JOINT_LIMIT
 from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
@@ -24,8 +26,10 @@ MOMENTUM = 0.9
 FAR = 1e6
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
-# Random codes to start from in such a table.
-TRIES = 4
+# Starts of a lineage: runs of the paper's algorithm, greedy ones, and in such a table random codes.
+RUNS = 16
+GREEDY = 2
+TRIES = 8
 # Makes columns of rows that might have a new feature, from the residuals.
 Columns = Callable[[Any, NDArray, np.random.Generator], NDArray[np.uint8]]
 # Rows whose residuals are compared when a feature is made of one.
@@ -105,13 +109,24 @@ class FeatureLandscape:
         return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
 
     def start(self, rng: np.random.Generator) -> Solution:
-        """Features made one by one; in a tiny table also of any codes, for there is time to make the best of them."""
-        greedy = self._start_greedily(rng)
-        if not self.is_tiny or self.is_exact(greedy):
-            return greedy
-        return min(
-            [greedy, *(self._start_anywhere(greedy.K, rng) for _ in range(TRIES))], key=lambda found: found.value
-        )
+        """The best of some of different kinds, none of which is best everywhere: moves from a bad one cost more."""
+        starts = [self._start_as_printed(rng), *(self._start_greedily(rng) for _ in range(GREEDY))]
+        best = min(starts, key=lambda found: (found.value, found.K))
+        if self.is_tiny and not self.is_exact(best):
+            starts = [best, *(self._start_anywhere(best.K, rng) for _ in range(TRIES))]
+        return min(starts, key=lambda found: (found.value, found.K))
+
+    def _start_as_printed(self, rng: np.random.Generator) -> Solution:
+        """The best of some runs of the paper's algorithm: good where features are sparse."""
+        seeds, X, price = [int(seed) for seed in rng.integers(2**31, size=RUNS)], self.table.X, self.penalty / self.unit
+        weights = self.table.weights if self.table.weights.size else None
+        options: dict[str, Any] = {"sample_weight": weights, "workers": Workers(1)}
+        if self.K is not None:
+            runs = k_features(X, self.most, seed_features(X, self.most, seeds, **options), **options)
+        else:
+            starts = seed_features(X, None, seeds, penalty=price, most=self.cap, **options)
+            runs = bp_means(X, price, starts, max_components=self.cap, **options)
+        return self.polish(min(runs, key=lambda run: run.value).Z)
 
     def _start_anywhere(self, K: int, rng: np.random.Generator) -> Solution:
         """Random codes of about K features, all of which stay until they are as good as they get."""

@@ -24,8 +24,6 @@ from madbayes.paper.result import RELATIVE_GAIN
 STRIDE = 8
 # Lineages that go on side by side at first; twice as many after each generation that did not decide the matter.
 ABREAST = 2
-# Starts of which a lineage takes the best: a bad one costs more moves than another start.
-STARTS = 2
 # A lineage that goes on for more than so many times its patience lets others begin before it goes on.
 SLOW = 2
 # Beyond this many, lineages try the stronger polish before they end: the matter is not easy.
@@ -168,7 +166,7 @@ class Lineage:
         """So many moves, fewer only if it ends."""
         began = perf_counter()
         if self.best is None:
-            self.best = min((landscape.start(self.rng) for _ in range(STARTS)), key=lambda start: start.value)
+            self.best = landscape.start(self.rng)
         if not self.trace:
             self.trace.append(self.best.value)
             self.final = self.ended = landscape.is_final(self.best)
