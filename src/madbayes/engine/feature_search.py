@@ -261,7 +261,11 @@ def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[n
 def inverse_gram(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
     """(Z'WZ)^-1, with weights in units of the largest."""
     Z = solution.groups.astype(np.float64)
-    return gram_inverse((Z.T * landscape.weights) @ Z)
+    gram = (Z.T * landscape.weights) @ Z
+    try:
+        return np.asarray(np.linalg.inv(gram))
+    except np.linalg.LinAlgError:  # weights next to which others vanish
+        return gram_inverse(gram)
 
 
 def explained(landscape: FeatureLandscape, R: NDArray, columns: NDArray) -> NDArray[np.float64]:
