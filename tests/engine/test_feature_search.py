@@ -638,6 +638,14 @@ def test_a_huge_price_leaves_no_feature():
     assert found.value == pytest.approx((X**2).sum())
 
 
+def test_no_feature_allowed():
+    X, _ = linear_gaussian(30, 4, 3)
+    for landscape in (FeatureLandscape.of(X, 1.0, cap=0), FeatureLandscape.of(X, 0.0, K=0)):
+        found = best_of(landscape, options=Search(max_lineages=2))
+        assert found.K == 0
+        assert found.value == pytest.approx((X**2).sum())
+
+
 def test_a_single_row():
     X = np.array([[3.0, 4.0]])
     assert best_of(FeatureLandscape.of(X, 1.0)).K == 1

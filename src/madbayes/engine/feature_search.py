@@ -110,6 +110,8 @@ class FeatureLandscape:
 
     def start(self, rng: np.random.Generator) -> Solution:
         """The best of some of different kinds, none of which is best everywhere: moves from a bad one cost more."""
+        if self.most == 0:
+            return self.simplest()
         starts = [self._start_as_printed(rng), *(self._start_greedily(rng) for _ in range(GREEDY))]
         best = min(starts, key=lambda found: (found.value, found.K))
         if self.is_tiny and not self.is_exact(best):
