@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
+    from madbayes.engine.path import PenaltyPath
+
 Shape = tuple[int, ...]
 INCHES = 1.3  # the size of one image and its title
 
@@ -164,3 +166,32 @@ def plot_model(X: ArrayLike, model: FeatureModel, shape: Shape, n_rows: int = 8)
     draw_images(above, A, shape, [f"feature {k}" for k in range(len(A))], len(rows))
     draw_reconstruction(below, rows, model, shape)
     return figure
+
+
+def draw_path(path: "PenaltyPath", axes: Any = None) -> "Figure":
+    """Draw the number of groups over the penalty, and the squared error over the number of groups.
+
+    Parameters
+    ----------
+    path : PenaltyPath
+        What to draw.
+    axes : pair of matplotlib axes, optional
+        Where to; side by side in a new figure if not given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    if axes is None:
+        axes = new_figure(3, 7).subplots(1, 2)
+    numbers, errors = axes
+    for K, (lo, hi) in path.intervals.items():
+        left = lo or (hi / 10 if np.isfinite(hi) else 1.0)  # ends that do not exist are drawn a decade away
+        numbers.plot(
+            [left, hi if np.isfinite(hi) else 10 * left], [K, K], color="C1" if path.best == K else "C0", linewidth=3
+        )
+    numbers.set(xscale="log", xlabel="penalty", ylabel="groups")
+    errors.plot(path.n_components, path.sse, "o-")
+    errors.plot([path.best], [path.sse[path.best - path.n_components[0]]], "o", color="C1")
+    errors.set(xlabel="groups", ylabel="squared error")
+    return numbers.figure

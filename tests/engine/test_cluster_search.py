@@ -195,7 +195,7 @@ def test_ward_costs_are_what_merging_costs(X, seed):
         for j in range(K)
         for i in range(j)
     )
-    assert parts.merge_cheapest(state, used, 1, price, 0.0) == 1
+    assert parts.merge_cheapest(state, used, 1, price / landscape.unit, 0.0) == 1
     assert error_of(X, state.labels, weights) == pytest.approx(before + price - 1, rel=1e-8, abs=1e-8)
     assert len(np.unique(state.labels)) == K - 1
 
@@ -221,7 +221,7 @@ def test_transfers_lower_the_squared_error_until_none_can(X, seed):
     landscape = ClusterLandscape.of(X, 1.0, weights)
     labels = random_labels(rng, len(X), K)
     state, used = state_of(landscape, labels)
-    moved = parts.transfer(landscape.X, weights, state, used, 1e-12)
+    moved = parts.transfer(landscape.X, landscape.weights, state, used, 1e-12)
     before, after = error_of(X, labels, weights), error_of(X, state.labels, weights)
     assert after < before if moved else after == before
     if not moved:  # no row is better off elsewhere, unless it is alone
@@ -249,7 +249,7 @@ def test_rows_open_clusters_where_that_gains_more_than_the_price(X, seed):
     price = float(rng.choice([0.5, 1.5])) * max(gains)
     assume(price > 1e-6)
     state, used = state_of(landscape, labels, room=len(X))
-    after = parts.open_rows(weights, state, used, K + 1, price, 0.0)
+    after = parts.open_rows(landscape.weights, state, used, K + 1, price / landscape.unit, 0.0)
     assert after == K + (max(gains) > price)
     assert before - error_of(X, state.labels, weights) == pytest.approx(max(gains) if after > K else 0.0, abs=1e-8)
 
@@ -451,6 +451,17 @@ def test_very_unequal_weights(spread):
     for k in range(found.K):
         rows = found.groups == k
         assert_allclose(found.A[k], np.average(X[rows], axis=0, weights=w[rows]), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-150, 1e150, 1e300])
+def test_huge_and_tiny_weights(unit):
+    """All the same: the same clusters, the value in their unit; no overflow on the way."""
+    X, weights = mixture(60, 2, 4, 6), np.random.default_rng(0).uniform(0.1, 1, size=60) / 1e3
+    for limit in ({}, {"K": 4}):
+        plain = best_of(ClusterLandscape.of(X, 0.02, weights, **limit), options=Search(max_moves=60))
+        found = best_of(ClusterLandscape.of(X, 0.02 * unit, weights * unit, **limit), options=Search(max_moves=60))
+        assert found.K == plain.K > 1
+        assert found.value / unit == pytest.approx(plain.value, rel=1e-9)
 
 
 def test_the_errors_of_clusters_add_up():

@@ -1,5 +1,6 @@
 """The lower hull against the number of groups that is best at each of many penalties."""
 
+import json
 import warnings
 
 import numpy as np
@@ -8,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from madbayes.engine.path import (
-    NULL_MARGIN,
-    WEAK_FACTOR,
+    SPREADS,
     WEAK_RATIO,
+    WEAK_SPREADS,
     PenaltyPath,
     WeakEvidenceWarning,
     warn_of_weak_evidence,
@@ -82,7 +83,7 @@ def test_best_has_the_widest_interval(losses):
     widths = {
         K: hi / lo if lo > 0 else np.inf
         for K, (lo, hi) in path.intervals.items()
-        if K >= 2 and hi < np.inf and (lo > 0 or losses[K - 1] == 0)
+        if K >= 2 and hi < np.inf and (lo > 0 or len(losses) > K or losses[K - 1] == 0)
     }
     if max(widths.values(), default=0.0) >= WEAK_RATIO:
         assert widths[path.best] == max(widths.values()) == path.ratio
@@ -123,7 +124,7 @@ def test_solutions_by_number():
     assert path_of([3.0, 2.0, 1.0], smallest=1).for_k(2) == "solution 2"
 
 
-null_tables = st.dictionaries(st.integers(2, 9), st.floats(1.0, 30.0), max_size=4)
+null_tables = st.lists(st.dictionaries(st.integers(2, 9), st.floats(1.0, 30.0), max_size=4), max_size=4)
 
 
 @given(losses_lists, st.sampled_from([0, 1]), st.floats(0, 2000))
@@ -159,14 +160,17 @@ def test_candidates_are_wider_than_those_of_groupless_tables(losses, smallest, n
     path = path_of(losses, smallest, null_ratios=null_ratios)
     ratios = path.ratios
     assert [ratios[K] for K in path.candidates] == sorted((ratios[K] for K in path.candidates), reverse=True)
-    for K, ratio in ratios.items():
+    for K in path.candidates:
         assert K >= 2
-        comparable = [other for k, other in null_ratios.items() if (k == 2) == (K == 2)]
-        assert path.threshold(K) == max([WEAK_RATIO, *(NULL_MARGIN * other for other in comparable)])
-        assert (K in path.candidates) == (ratio >= path.threshold(K))
+        assert ratios[K] >= max(WEAK_RATIO, path.threshold(K))
+        assert ratios[K] >= min(max(ratios.values()), 1e9) ** 0.5
+    if path.contenders:
+        widest = path.contenders[0]
+        assert ratios[widest] == max(ratios.values())
+        assert (widest in path.candidates) == (ratios[widest] >= path.threshold(widest))
     if path.candidates:
         assert path.best == path.candidates[0]
-        assert path.ratio == ratios[path.best] >= path.threshold(path.best)
+        assert path.ratio == ratios[path.best]
     else:
         assert path.best == (1 if 1 in path.intervals else min(path.intervals))
         assert str(path).startswith("No groups found")
@@ -174,9 +178,10 @@ def test_candidates_are_wider_than_those_of_groupless_tables(losses, smallest, n
 
 @given(losses_lists, null_tables)
 def test_stronger_groupless_tables_leave_fewer_candidates(losses, null_ratios):
-    stronger = {K: 2 * ratio for K, ratio in null_ratios.items()}
+    """All of their intervals, at every number, wider by the same factor."""
+    weaker, stronger = ([{K: f * null.get(K, 1.0) for K in range(1, 11)} for null in null_ratios] for f in (1.0, 2.0))
     without, with_null, with_stronger = (
-        path_of(losses, null_ratios=ratios).candidates for ratios in ({}, null_ratios, stronger)
+        path_of(losses, null_ratios=ratios).candidates for ratios in ([], weaker, stronger)
     )
     assert set(with_stronger) <= set(with_null) <= set(without)
 
@@ -184,41 +189,118 @@ def test_stronger_groupless_tables_leave_fewer_candidates(losses, null_ratios):
 @given(losses_lists, null_tables)
 def test_the_groupless_ratio_is_the_one_that_was_compared(losses, null_ratios):
     path = path_of(losses, null_ratios=null_ratios)
-    if not null_ratios:
+    if not null_ratios or not path.ratios:
         assert path.null_ratio is None
-    elif not path.candidates:
-        assert path.null_ratio == max(null_ratios.values())
+    elif path.candidates:
+        assert path.ratio >= path.null_ratio == path.threshold(path.best)
     else:
-        assert path.threshold(path.best) == max(WEAK_RATIO, NULL_MARGIN * path.null_ratio)
+        widest = max(path.ratios, key=lambda K: path.ratios[K])
+        assert path.null_ratio == path.threshold(widest)
 
 
-def test_two_groups_are_compared_with_two():
+def test_many_groupless_tables_tell_mean_and_spread():
+    """Normal logarithms with mean .5 and standard deviation .2, a number on its own: e^(.5 + 3 x .2)."""
+    rng = np.random.default_rng(0)
+    null_ratios = [{K: float(np.exp(rng.normal(0.5, 0.2))) for K in (4, 5, 6)} for _ in range(2000)]
+    path = path_of([100.0, 60.0, 10.0, 9.0], null_ratios=null_ratios)
+    assert path.threshold(5) == pytest.approx(np.exp(0.5 + SPREADS * 0.2), rel=0.02)
+    assert path.threshold(5, 0.0) == pytest.approx(np.exp(0.5), rel=0.02)
+
+
+def test_a_number_is_compared_with_the_same_number():
     losses = [100.0, 40.0, 10.0, 8.0, 6.5]
-    path = path_of(losses, null_ratios={2: 9.0, 4: 1.3})
+    wide, narrow = 90.0, 1.1
+    assert path_of(losses).best == 3
+    assert path_of(losses, null_ratios=[{3: wide}] * 9).best == 1
+    path = path_of(losses, null_ratios=[{2: wide, 3: narrow, 5: wide}] * 9)
     assert (path.best, path.candidates) == (3, [3])
-    assert path.threshold(3) == pytest.approx(NULL_MARGIN * 1.3)
-    assert path.threshold(2) == pytest.approx(NULL_MARGIN * 9.0)
-    losses = [100.0, 10.0, 8.0, 7.0]
-    assert path_of(losses, null_ratios={2: 1.1, 4: 90.0}).candidates == [2]
-    assert path_of(losses, null_ratios={2: 90.0, 4: 1.1}).candidates == [3]
 
 
-@given(losses_lists, st.integers(1, 9))
-def test_no_number_above_the_cap_is_chosen(losses, cap):
-    path, free = path_of(losses, cap=cap), path_of(losses)
-    assert path.intervals == free.intervals
-    assert path.ratios == {K: ratio for K, ratio in free.ratios.items() if cap >= K}
-    assert all(cap >= K for K in path.candidates)
-    assert cap >= path.best
+def test_more_is_asked_of_a_number_that_is_not_the_widest():
+    """Ratios 4 and 3 of two numbers, one of which is as wide in groupless tables."""
+    losses = [1000.0, 600.0, 500.0, 400.0, 300.0, 266.7, 233.3]
+    ratios = path_of(losses).ratios
+    assert list(ratios) == [2, 5]
+    assert ratios == {2: pytest.approx(4.0), 5: pytest.approx(3.0, rel=1e-3)}
+    for log_spreads, expected in ((SPREADS + 1.0, []), (WEAK_SPREADS + 0.5, [5])):
+        null = float(3.0 / np.exp(0.1 * log_spreads))
+        path = path_of(losses, null_ratios=[{2: 5.0, 4: null, 5: null, 6: null}] * 2)
+        _, spread = path._null_logarithms(5)
+        same_spread = [{2: 5.0, 4: null, 5: float(3.0 / np.exp(spread * log_spreads)), 6: null}] * 2
+        assert path_of(losses, null_ratios=same_spread).candidates == expected
+
+
+@given(losses_lists, st.integers(1, 8))
+def test_what_is_beyond_the_path_only_limits_ratios(losses, length):
+    whole = path_of(losses)
+    path = path_of(losses[:length], beyond=losses[length:])
+    assert path.intervals == path_of(losses[:length]).intervals
+    assert path.ratios == {K: ratio for K, ratio in whole.ratios.items() if min(length, len(losses)) >= K}
+    assert path.best <= length
+    assert path.best in path.intervals
+
+
+def test_more_groups_that_do_not_help_make_an_interval_endless():
+    assert path_of([100.0, 70.0, 20.0, 20.0]).ratios == {3: np.inf}
+    assert path_of([100.0, 70.0, 20.0]).ratios == {}
+    assert path_of([100.0, 70.0, 20.0], beyond=[20.0]).ratios == {3: np.inf}
+
+
+@given(losses_lists, st.sampled_from([0, 1]), null_tables)
+def test_plain_values_survive_json(losses, smallest, null_ratios):
+    path = path_of(losses, smallest, null_ratios=null_ratios)
+    read = json.loads(json.dumps(path.to_dict(), allow_nan=False))
+    assert read["n_components"] == path.n_components.tolist()
+    assert read["sse"] == path.sse.tolist()
+    ends = {item["K"]: (item["low"], np.inf if item["high"] is None else item["high"]) for item in read["intervals"]}
+    assert ends == path.intervals
+    assert {item["K"]: item["ratio"] or np.inf for item in read["ratios"]} == path.ratios
+    assert (read["best"], read["candidates"]) == (path.best, path.candidates)
+    assert read["words"] == str(path)
+
+
+def test_an_endless_interval_is_null_in_json():
+    plain = path_of([100.0, 70.0, 41.0, 0.0]).to_dict()
+    assert plain["best"] == 4
+    assert plain["ratio"] is None
+    assert path_of([5.0]).to_dict()["ratio"] is None
+
+
+def test_the_picture_shows_intervals_and_errors():
+    path = path_of([100.0, 60.0, 10.0, 9.0])
+    numbers, errors = path.plot().axes
+    drawn = {int(line.get_ydata()[0]): tuple(line.get_xdata()) for line in numbers.lines}
+    assert drawn == {1: (45.0, 450.0), 3: (1.0, 45.0), 4: (0.1, 1.0)}
+    assert numbers.get_xscale() == "log"
+    assert list(errors.lines[0].get_ydata()) == [100.0, 60.0, 10.0, 9.0]
+    assert list(errors.lines[1].get_xdata()) == [3]
+
+
+def test_the_picture_of_a_path_of_one():
+    for losses in ([5.0], [0.0]):
+        numbers, errors = path_of(losses, smallest=0).plot().axes
+        assert list(errors.lines[0].get_xdata()) == [0]
+        assert len(numbers.lines) == 1
+
+
+def test_the_picture_goes_where_it_should():
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    axes = figure.subplots(2, 1)
+    assert path_of([100.0, 60.0, 10.0, 9.0]).plot(axes) is figure
+    assert all(axis.lines for axis in axes)
 
 
 def test_the_answer_in_words():
     losses = [100.0, 60.0, 10.0, 9.0, 8.5]
-    assert str(path_of(losses)) == "3 groups: best for penalties from 1 to 45 (45x). Also plausible: 4."
-    told = str(path_of(losses, null_ratios={3: 2.0}, n_outliers=7))
-    assert told.startswith("3 groups: best for penalties from 1 to 45 (45x; groupless data: 2x).")
-    assert told.endswith("7 rows in tiny groups were set aside.")
-    assert str(path_of(losses, null_ratios={3: 200.0})).startswith("No groups found")
+    assert str(path_of(losses)) == "3 groups: best for penalties from 1 to 45 (45x)."
+    told = str(path_of([100.0, 20.0, 17.0, 14.0, 13.9]))
+    assert told == "4 groups: best for penalties from 0.1 to 3 (30x). Also plausible: 2."
+    path = path_of(losses, null_ratios=[{3: 2.0}], n_outliers=7)
+    assert f"(45x; groupless data: up to {path.null_ratio:.3g}x)." in str(path)
+    assert str(path).endswith("7 rows in tiny groups were set aside.")
+    assert str(path_of(losses, null_ratios=[{3: 200.0}])).startswith("No groups found")
 
 
 @given(losses_lists, null_tables)
@@ -227,7 +309,7 @@ def test_weak_evidence_is_warned_of(losses, null_ratios):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warn_of_weak_evidence(path)
-    strong = path.candidates and path.ratio >= WEAK_FACTOR * path.threshold(path.best)
+    strong = path.candidates and path.ratio >= path.threshold(path.best, WEAK_SPREADS)
     assert len(caught) == bool(path.ratios and not strong)
     for warning in caught:
         assert warning.category is WeakEvidenceWarning

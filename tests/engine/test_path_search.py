@@ -48,10 +48,10 @@ def error_of(kind, X, solution, weights=None):
     return bp_means_objective(0.0)(X, solution.groups, solution.A, weights)
 
 
-def solve(kind, X, most, weights=None, seed=0, n_jobs=1, is_over=lambda: False, patience=2, n_fresh=1):
+def solve(kind, X, most, weights=None, seed=0, n_jobs=1, is_over=lambda: False, before=()):
     with Workers(n_jobs) as workers:
         return solve_path(
-            KINDS[kind].landscape(X, 0.0, weights), KINDS[kind].moves, most, patience=patience, n_fresh=n_fresh,
+            KINDS[kind].landscape(X, 0.0, weights), KINDS[kind].moves, most, effort=Effort(), before=before,
             rng=np.random.default_rng(seed), workers=workers, is_over=is_over,
         )  # fmt: skip
 
@@ -131,24 +131,35 @@ def test_the_same_bits_for_any_number_of_threads(kind):
 
 def separate(kind, X, K, seed):
     """A search of its own for a number of groups, which knows nothing of its neighbours."""
-    options, rng = Search(max_lineages=6, agreement=2), np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     seeds = iter(lambda: int(rng.integers(2**31)), None)
     with Workers(1) as workers:
         landscape = KINDS[kind].landscape(X, 0.0, None).with_K(K)
-        return search(landscape, KINDS[kind].moves, options, seeds, workers)[0].value
+        return search(landscape, KINDS[kind].moves, Search(max_lineages=10), seeds, workers)[0].value
 
 
 @cache
 def path_of_six_features():
     X = linear_gaussian(200, 50, 6)
-    return X, solve("features", X, 8)
+    return X, solve("features", X, 9)
 
 
-@pytest.mark.parametrize("K", range(1, 7))
+@pytest.mark.parametrize("K", range(1, 9))
 def test_features_are_no_worse_than_separate_searches(K):
     X, solutions = path_of_six_features()
     assert solutions[K].K == K
     assert solutions[K].value <= 1.001 * separate("features", X, K, seed=K)
+
+
+@by_kind
+def test_a_path_goes_on(kind):
+    X = blobs(3, 45, 2, 4)
+    short = solve(kind, X, 4)
+    longer = solve(kind, X, 6, before=short)
+    assert [solution.K for solution in longer] == [*(solution.K for solution in short), 5, 6]
+    for before, after in zip(short, longer[: len(short)], strict=True):
+        assert after.value <= before.value
+    assert len(short) == len(solve(kind, X, 4))  # what was given is not changed
 
 
 def test_clusters_are_no_worse_than_separate_searches():
@@ -174,7 +185,7 @@ def table(name):
 @by_kind
 @pytest.mark.parametrize("name", ["cloud", "lognormal", "noise"])
 def test_tables_without_groups(kind, name):
-    path = find(kind, table(name), limit=6)
+    path = find(kind, table(name), limit=6, n_null=8)
     assert path.candidates == []
     assert path.best == (1 if 1 in path.intervals else 0)
     assert str(path).startswith("No groups found")
@@ -213,32 +224,71 @@ def test_planted_features_are_counted():
 
 
 @by_kind
-def test_no_more_groups_than_the_cap_are_chosen_and_one_more_is_tried(kind):
+def test_the_path_ends_at_the_cap_which_is_judged_by_one_more(kind):
     X = blobs(4, 60, 3, 9)
     for cap in (1, 2, 3):
         path = find(kind, X, cap=cap, n_null=1)
-        assert path.n_components[-1] == cap + 1
+        assert path.n_components[-1] == len(path.solutions[-1].A) == cap
+        assert len(path.beyond) == 1
         assert cap >= path.best
-        assert all(cap >= K for K in path.candidates)
-    path = find(kind, X, cap=9, limit=5, n_null=1)
-    assert path.n_components[-1] == 5
     path = find("clusters", X, cap=4, n_null=1)
     assert path.best == 4
+    assert path.intervals[4][0] == 0  # no price is too low for the last number
+    assert np.isfinite(path.ratio)
+    assert find("clusters", X, cap=9, limit=5, n_null=1).n_components[-1] == 9
+
+
+def test_the_path_goes_on_where_its_end_is_steepest():
+    """Twenty groups where eight are looked at."""
+    path = find("clusters", blobs(20, 160, 6, 14), limit=8, n_null=3)
+    assert path.candidates == [20]
+    assert path.n_components[-1] == 32
+
+
+@by_kind
+def test_the_path_of_a_cloud_does_not_go_on(kind):
+    assert find(kind, table("cloud"), limit=4).n_components[-1] == 4
 
 
 def test_without_groupless_tables_nothing_is_compared():
     path = find("clusters", blobs(3, 45, 2, 9), limit=5, n_null=0)
-    assert path.null_ratios == {}
+    assert path.null_ratios == ()
     assert path.null_ratio is None
     assert path.best == 3
 
 
 @by_kind
 def test_null_ratios_are_for_numbers_that_could_be_chosen(kind):
-    path = find(kind, table("noise")[:60], limit=6)
-    assert set(path.null_ratios) <= set(range(2, 7))
-    assert all(ratio >= 1 for ratio in path.null_ratios.values())
-    assert list(path.null_ratios) == sorted(path.null_ratios)
+    path = find(kind, table("cloud")[:60], limit=6)
+    assert len(path.null_ratios) == 3
+    for ratios in path.null_ratios:
+        assert all(K >= 2 and ratio >= 1 for K, ratio in ratios.items())
+    assert path.null_ratio == path.threshold(max(path.ratios, key=lambda K: path.ratios[K]))
+
+
+@by_kind
+def test_a_few_groupless_tables_are_enough_where_all_is_clear(kind):
+    X = blobs(3, 60, 2, 20) if kind == "clusters" else linear_gaussian(80, 20, 3, 0.1)
+    path = find(kind, X, limit=5, n_null=20)
+    assert path.best == 3
+    assert len(path.null_ratios) == 3
+
+
+def test_tiny_groups_are_set_aside_one_after_the_other():
+    """The far rows are so far apart that at first all others are one group."""
+    far = np.array([[1e3, 0.0], [0.0, 1e4], [-1e5, 0.0]])
+    path = find("clusters", np.vstack([blobs(3, 60, 2, 12), far]), limit=6, n_null=2)
+    assert (path.best, path.n_outliers) == (3, 3)
+
+
+@by_kind
+def test_weights_are_copies_where_tables_are_compared(kind):
+    """Groupless tables have as many rows as the copies, so that three rows of weight 20 are groups beyond doubt."""
+    rows = np.array([[0.0, 1.0], [5.0, 0.0], [7.0, 9.0]])
+    path = find(kind, rows, np.full(3, 20.0), limit=6)
+    assert path.best == path.n_components[-1]
+    assert path.sse[-1] <= 1e-20
+    assert path.ratio == np.inf
 
 
 def test_weights_are_repeated_rows_in_tiny_groups():

@@ -24,11 +24,16 @@ class Hills:
     """Whole numbers on a line, each with a height; a polish walks downhill to the nearest bottom."""
 
     is_tiny = False
+    enough = 40
 
     heights: list
     starts: list
     harder: dict = field(default_factory=dict)  # where the stronger polish leads
+    floor: float = -np.inf  # nothing is known to be lower than this
     began: int = 0
+
+    def is_final(self, solution):
+        return solution.value <= self.floor
 
     def start(self, rng):
         self.began += 1
@@ -77,6 +82,22 @@ def known(lineages):
     ]
 
 
+@dataclass
+class Looks:
+    """A budget that is spent after some looks at the clock."""
+
+    looks: int
+    n_runs: int = 0
+    interrupted: bool = False
+
+    def is_spent(self):
+        self.looks -= 1
+        return self.interrupted or self.looks <= 0
+
+    def interrupt(self):
+        self.interrupted = True
+
+
 @given(st.integers(0, 2**16), st.integers(1, 4))
 def test_lineages_are_what_they_say(seed, agreement):
     lineages = run(Hills(HEIGHTS, list(range(16))), seed=seed, agreement=agreement)
@@ -85,7 +106,7 @@ def test_lineages_are_what_they_say(seed, agreement):
     for lineage in lineages:
         assert lineage.value == HEIGHTS[lineage.best.groups[0]] == lineage.trace[-1]
         assert all(after < before for before, after in zip(lineage.trace, lineage.trace[1:], strict=False))
-        assert lineage.moves == sum(lineage.tried[name] for name in MOVES)
+        assert lineage.moves == sum(lineage.tried.values())
         assert len(lineage.trace) == 1 + sum(lineage.kept.values())
         assert lineage.kept["stay"] == 0
         assert all(lineage.kept[name] <= lineage.tried[name] for name in lineage.kept)
@@ -130,15 +151,64 @@ def test_it_ends_when_lineages_agree(agreement):
 def test_it_ends_with_the_last_lineage_allowed(max_lineages):
     landscape = Hills(HEIGHTS, list(range(16)))
     lineages = run(landscape, agreement=1000, max_lineages=max_lineages)
-    assert len(lineages) == landscape.began == max_lineages
+    assert len(lineages) == max_lineages
+    assert landscape.began == max_lineages
     assert all(lineage.ended for lineage in lineages)
 
 
 @pytest.mark.parametrize("max_moves", [1, 10, 50, 333])
 def test_it_ends_with_the_last_move_allowed(max_moves):
-    lineages = run(Hills(HEIGHTS, list(range(16))), agreement=1000, max_lineages=None, max_moves=max_moves)
-    moves = report(lineages)["moves"]
-    assert max_moves <= moves < max_moves + STRIDE * len(lineages)
+    one, two = (
+        run(Hills(HEIGHTS, list(range(16))), agreement=1000, max_lineages=None, max_moves=max_moves, n_jobs=n_jobs)
+        for n_jobs in (1, 2)
+    )
+    assert report(one)["moves"] == max_moves
+    assert known(one) == known(two)
+
+
+@given(st.integers(0, 2**16), st.integers(1, 30))
+def test_what_a_budget_cut_short_is_made_again_by_its_number_of_moves(seed, looks):
+    options = {"seed": seed, "agreement": 5, "max_lineages": None}
+    cut = run(Hills(HEIGHTS, list(range(16))), budget=Looks(looks), **options)
+    again = run(Hills(HEIGHTS, list(range(16))), max_moves=report(cut)["moves"], **options)
+    assert known(again) == known(cut)
+
+
+def test_numbers_may_be_those_of_numpy():
+    assert Search(max_lineages=np.int32(2), max_moves=np.int64(7)).max_lineages == 2
+    for bad in (0, -1, 1.0, "many"):
+        with pytest.raises(ValueError, match="max_lineages"):
+            Search(max_lineages=bad)
+
+
+def test_it_ends_at_once_where_nothing_can_be_lower():
+    landscape = Hills([3, 2, 1, 0], [0], floor=0.0)
+    lineages = run(landscape, agreement=1000, max_lineages=None)
+    assert report(lineages)["moves"] == 0
+    assert lineages[0].value == 0
+
+
+def test_auto_is_what_the_landscape_finds_enough():
+    landscape = Hills(HEIGHTS, list(range(16)))
+    landscape.enough = 9
+    assert len(run(landscape, agreement=1000)) == 9
+
+
+def test_slow_lineages_let_others_begin():
+    """From the left every move gains a little for a long time; from the right one is at the bottom."""
+    heights = [3000 - i if i % 2 else 9000 for i in range(2001)] + [9000, 0]
+
+    def right(landscape, solution, rng):
+        return solution.groups + 2
+
+    class Sides(Hills):
+        def start(self, rng):
+            self.began += 1
+            return self.polish(np.array([1 if self.began <= ABREAST else 2002]))
+
+    lineages = run(Sides(heights, [1]), {"right": right}, agreement=2, max_lineages=None)
+    assert lineages[0].value == 0
+    assert max(lineage.moves for lineage in lineages) < 200  # a thousand to the end
 
 
 def test_a_lineage_ends_after_so_many_moves_without_success():
@@ -197,22 +267,6 @@ def test_anything_is_better_than_no_solution():
     assert not lineage._keep_if_lower("jump", at(1, np.inf))
     assert lineage._keep_if_lower("jump", at(1, 5.0))
     assert lineage.value == 5.0
-
-
-@dataclass
-class Looks:
-    """A budget that is spent after some looks at the clock."""
-
-    looks: int
-    n_runs: int = 0
-    interrupted: bool = False
-
-    def is_spent(self):
-        self.looks -= 1
-        return self.interrupted or self.looks <= 0
-
-    def interrupt(self):
-        self.interrupted = True
 
 
 @pytest.mark.parametrize("looks", [1, 2, 5])

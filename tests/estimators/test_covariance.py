@@ -55,7 +55,7 @@ def test_a_given_start_is_enough_to_separate_long_clusters(stripes):
 def test_a_shared_known_covariance_is_dp_means_in_other_coordinates(X, penalty, weights):
     model = CovarianceDPMeans(penalty, covariances=SHARED, random_state=0).fit(X, sample_weight=weights)
     whitened = np.linalg.solve(np.linalg.cholesky(SHARED), X.T).T
-    peer = DPMeans(penalty, search="paper", random_state=0).fit(whitened, sample_weight=weights)
+    peer = DPMeans(penalty, random_state=0).fit(whitened, sample_weight=weights)
     assert_allclose(model.objective_, peer.objective_)
     assert_allclose(model.penalty_, peer.penalty_)
     assert adjusted_rand_score(model.labels_, peer.labels_) == 1
@@ -129,7 +129,7 @@ def test_an_offset_does_not_matter(X):
 
 
 def test_runs_can_be_replayed(X):
-    model = CovarianceDPMeans(0.1, prior_covariance=SHARED, n_init=4, random_state=0).fit(X)
+    model = CovarianceDPMeans(0.1, prior_covariance=SHARED, search="paper", n_init=4, random_state=0).fit(X)
     assert [run.seed is None for run in model.runs_] == [True, False, False, False]
     for run in model.runs_:
         order = None if run.seed is None else np.random.default_rng(run.seed).permutation(len(X))
@@ -138,7 +138,7 @@ def test_runs_can_be_replayed(X):
 
 
 def test_init_with_centres(X):
-    model = CovarianceDPMeans(0.1, covariances=SHARED, init=X[:3]).fit(X)
+    model = CovarianceDPMeans(0.1, covariances=SHARED, search="paper", init=X[:3]).fit(X)
     (run,) = model.runs_
     replayed = paper.covariance_dp_means(X, 0.1, KnownCovarianceGaussian(SHARED), X[:3])
     assert run.value == pytest.approx(replayed.value, rel=1e-12)
@@ -148,7 +148,8 @@ def test_init_with_centres(X):
 def test_a_table_in_single_precision_is_not_copied_into_double(shape):
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(20_000, 64)) + 8 * rng.normal(size=(3, 64))[rng.integers(3, size=20_000)]).astype(np.float32)
-    model = CovarianceDPMeans(500.0, init=X[:3], **shape).fit(X[:500])  # what is loaded at first use is not counted
+    model = CovarianceDPMeans(500.0, init=X[:3], search="paper", **shape)
+    model.fit(X[:500])  # what is loaded at first use is not counted
     tracemalloc.start()
     try:
         model.fit(X).predict(X)

@@ -1,5 +1,6 @@
 """penalty_path as its user sees it: what it refuses, what it warns of, and what its answer does not depend on."""
 
+import json
 import re
 import warnings
 
@@ -133,7 +134,7 @@ def test_nothing_to_choose(kind, X):
 def test_the_kind_decides_what_solutions_are(kind, three):
     path = quietly(three, kind)
     assert isinstance(path, PenaltyPath)
-    assert_array_equal(path.n_components, np.arange(kind == "clusters", 7))
+    assert_array_equal(path.n_components, np.arange(kind == "clusters", 6))
     for K, solution in zip(path.n_components, path.solutions, strict=True):
         assert path.for_k(K) is solution
         assert solution.A.shape == (K, 2)
@@ -206,8 +207,10 @@ def test_tables_of_other_libraries(kind, three):
 
 def test_the_cap_is_kept(three):
     path = quietly(three, "clusters", max_components=2)
-    assert path.n_components[-1] == 3
+    assert path.n_components[-1] == len(path.for_k(2).A) == 2
     assert path.best <= 2
+    with pytest.raises(ValueError, match="K=3 is not on the path"):
+        path.for_k(3)
     assert quietly(three, "clusters", max_components=3).best == 3
 
 
@@ -248,3 +251,19 @@ def test_without_groupless_tables(three):
     path = quietly(three, n_null=0)
     assert path.null_ratio is None
     assert path.best == 3
+
+
+@pytest.mark.parametrize(("times", "n_outliers"), [(2, 2), (5, 0)])
+def test_a_heavy_row_is_as_many_equal_rows(three, times, n_outliers):
+    """Two far rows are too few to be a group, five are enough: in one row or in several."""
+    far = [[900.0, 0.0]]
+    heavy = quietly(np.vstack([three, far]), sample_weight=[1.0] * 60 + [times])
+    copies = quietly(np.vstack([three, np.repeat(far, times, axis=0)]))
+    assert bits(heavy) == bits(copies)
+    assert heavy.n_outliers == n_outliers
+
+
+def test_plain_values_of_a_table(three):
+    plain = quietly(three).to_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["best"] == 3

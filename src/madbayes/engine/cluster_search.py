@@ -42,7 +42,7 @@ class ClusterLandscape:
     X : array of shape (N, D)
         Less the origin, so that an offset does not eat the digits.
     weights : array of shape (N,)
-        Positive.
+        Positive, in units of the largest, so that products of weights stay finite.
     origin : array of shape (D,)
     negligible : float
         A squared distance that is rounding.
@@ -52,6 +52,8 @@ class ClusterLandscape:
         Exactly so many clusters, fewer only where there is nothing left to explain; any number if not given.
     cap : int, optional
         At most so many.
+    unit : float
+        The largest weight.
     """
 
     X: NDArray[np.float64]
@@ -61,14 +63,17 @@ class ClusterLandscape:
     penalty: float
     K: int | None = None
     cap: int | None = None
+    unit: float = 1.0
 
     @classmethod
     def of(cls, X: NDArray, penalty: float, sample_weight: Weights = None, **limits: int | None) -> "ClusterLandscape":
         """The landscape of a table."""
         X = X.astype(np.float64, copy=False)
         weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        origin = np.average(X, axis=0, weights=weights)
-        return cls(np.ascontiguousarray(X - origin), weights, origin, rounding_error(X), penalty, **limits)
+        unit = float(weights.max())
+        origin = np.average(X, axis=0, weights=weights / unit)
+        shifted = np.ascontiguousarray(X - origin)
+        return cls(shifted, weights / unit, origin, rounding_error(X), penalty, **limits, unit=unit)
 
     def part(self, rows: NDArray, K: int, penalty: float) -> "ClusterLandscape":
         """That of some rows, in K clusters."""
@@ -90,6 +95,11 @@ class ClusterLandscape:
         return len(self.X) <= 20
 
     @property
+    def enough(self) -> int:
+        """Lineages that are enough where they do not agree: the more rows, the more there may be to find."""
+        return 30 if self.is_tiny else min(40, max(6, len(self.X) // 5))
+
+    @property
     def most(self) -> int:
         """No solution has more clusters than this."""
         limit = self.cap if self.K is None else self.K
@@ -101,7 +111,11 @@ class ClusterLandscape:
 
     def is_exact(self, solution: Solution) -> bool:
         """Whether there is nothing left to explain."""
-        return solution.value - self.penalty * (solution.K - 1) <= self.negligible * self.weights.sum()
+        return solution.value - self.penalty * (solution.K - 1) <= self.negligible * self.unit * self.weights.sum()
+
+    def is_final(self, solution: Solution) -> bool:
+        """Whether it is known that nothing is lower: there is no error left, and clusters cost nothing."""
+        return self.is_exact(solution) and not self.price * (solution.K - 1) > 0
 
     def is_worth(self, gain: float, cost: float, rng: np.random.Generator) -> bool:
         """Whether to try what gains less than it costs at first sight: the less it gains, the more seldom."""
@@ -147,8 +161,8 @@ class ClusterLandscape:
 
         part, scores, side = self.part(rows, 2, 0.0), np.empty(len(rows)), np.zeros(len(rows), dtype=np.int64)
         w, R = part.weights, part.X - part.weights @ part.X / part.weights.sum()
-        error = float(w @ np.einsum("nd,nd->n", R, R))
-        if error <= self.negligible * w.sum():
+        error = self.unit * float(w @ np.einsum("nd,nd->n", R, R))
+        if error <= self.negligible * self.unit * w.sum():
             return rows[:0], 0.0
         kernels.principal_scores(R, w, rng.normal(size=R.shape[1]), POWER_ITER, scores)
         order = scores.argsort()
@@ -179,7 +193,7 @@ class ClusterLandscape:
         gains, distances = np.empty(n_rows), np.empty((n_rows, len(errors)))
         kernels.seed_gains(self.X, self.weights, nearest, rows, distances, gains)
         best = int(gains.argmax())
-        return Seed(float(gains[best]), distances[best])
+        return Seed(self.unit * float(gains[best]), distances[best])
 
     def polish(self, groups: NDArray) -> Solution:
         """Lloyd's iterations, then single rows move, clusters open and merge where that pays, until nothing does."""
@@ -191,11 +205,11 @@ class ClusterLandscape:
             groups.astype(np.int64), np.empty((room, D)), np.empty(room), np.empty(room, dtype=np.int64),
             np.empty(room, dtype=bool), np.empty(N), np.empty(N),
         )  # fmt: skip
-        limits = (self.most, self.price, self.negligible, RELATIVE_GAIN, MAX_ITER)
+        limits = (self.most, self.price / self.unit, self.negligible, RELATIVE_GAIN, MAX_ITER)
         used, error = kernels.descend(self.X, self.columns, self.weights, state, used, *limits)
         if used == room < self.most:  # there may have been no room for all that would pay
             return self.polish(state.labels)
-        return Solution(state.labels, state.A[:used] + self.origin, error + self.penalty * (used - 1))
+        return Solution(state.labels, state.A[:used] + self.origin, self.unit * error + self.penalty * (used - 1))
 
     def simplest(self) -> Solution:
         """One cluster."""
@@ -258,13 +272,14 @@ def relabelled(labels: NDArray, rows: NDArray, label: NDArray | int) -> NDArray[
 
 def cluster_errors(landscape: ClusterLandscape, solution: Solution) -> NDArray:
     """The squared error of each cluster."""
-    return np.bincount(solution.groups, landscape.weights * landscape.distances(solution), solution.K)
+    errors = landscape.weights * landscape.distances(solution)
+    return landscape.unit * np.bincount(solution.groups, errors, solution.K)
 
 
 def ward_costs(landscape: ClusterLandscape, solution: Solution, k: int) -> NDArray[np.float64]:
     """What the squared error grows by if cluster k is merged with each other: V W / (V + W) |a_j - a_k|^2."""
     sizes = np.bincount(solution.groups, landscape.weights, solution.K)
-    costs = sizes[k] * sizes / (sizes[k] + sizes) * ((solution.A - solution.A[k]) ** 2).sum(axis=1)
+    costs = landscape.unit * sizes[k] * sizes / (sizes[k] + sizes) * ((solution.A - solution.A[k]) ** 2).sum(axis=1)
     costs[k] = np.inf
     return costs
 
@@ -326,7 +341,7 @@ def reseed(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gener
     rows = np.flatnonzero(labels == k)
     D = squared_distances(landscape.X[rows], solution.A - landscape.origin)
     D[:, k] = np.inf
-    cost = float(landscape.weights[rows] @ (D.min(axis=1) - nearest[rows]))
+    cost = landscape.unit * float(landscape.weights[rows] @ (D.min(axis=1) - nearest[rows]))
     labels[rows], nearest[rows] = D.argmin(axis=1), D.min(axis=1)
     seed = landscape.draw(nearest, rng)
     if seed is None or not landscape.is_worth(seed.gain, cost, rng):

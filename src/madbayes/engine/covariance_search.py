@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class CovarianceLandscape(ClusterLandscape):
 
     @classmethod
     def of(  # type: ignore[override]
-        cls, X: NDArray, penalty: float, sample_weight: Weights = None, *, likelihood: Likelihood, **limits: int | None
+        cls, X: NDArray, penalty: float, sample_weight: Weights = None, *, likelihood: Likelihood, **limits: Any
     ) -> "CovarianceLandscape":
         """The landscape of a table."""
         X = X.astype(np.float64, copy=False)

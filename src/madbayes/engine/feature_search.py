@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.engine.allocation import Table
-from madbayes.engine.search import Move, Solution, is_lower
+from madbayes.engine.allocation import Table, bp_means, k_features
+from madbayes.engine.blocks import Workers
+from madbayes.engine.search import SAME, Move, Solution, is_lower
+from madbayes.engine.seeding import seed_features
 from madbayes.model.likelihoods import Weights, gram_inverse
 from madbayes.paper.features import JOINT_LIMIT
 from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
@@ -18,8 +20,16 @@ from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
 NODE_LIMIT = 100
 # Iterations of a polish, which seldom takes more than twenty.
 MAX_ITER = 100
+# In starts features go beyond least squares by this share of their last step.
+MOMENTUM = 0.9
+# Squares this many times those about the mean leave too few digits of products.
+FAR = 1e6
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
+# Starts of a lineage: runs of the paper's algorithm, greedy ones, and in such a table random codes.
+RUNS = 16
+GREEDY = 2
+TRIES = 8
 # Makes columns of rows that might have a new feature, from the residuals.
 Columns = Callable[[Any, NDArray, np.random.Generator], NDArray[np.uint8]]
 # Rows whose residuals are compared when a feature is made of one.
@@ -40,33 +50,49 @@ class FeatureLandscape:
         Exactly so many features; any number if not given.
     cap : int, optional
         At most so many.
+    unit : float
+        Weights in the table are in this unit: the largest is one, so that products of weights stay finite.
     """
 
     table: Table
     penalty: float
     K: int | None = None
     cap: int | None = None
+    unit: float = 1.0
 
     @classmethod
     def of(cls, X: NDArray, penalty: float, sample_weight: Weights = None, **limits: int | None) -> "FeatureLandscape":
         """The landscape of a table, all of it in one block."""
-        table = Table.of(X.astype(np.float64, copy=False), sample_weight)
-        return cls(table._replace(blocks=[slice(0, len(X))]), penalty, **limits)
+        unit = 1.0 if sample_weight is None else float(np.max(sample_weight))
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) / unit
+        table = Table.of(X.astype(np.float64, copy=False), weights)
+        return cls(table._replace(blocks=[slice(0, len(X))]), penalty, **limits, unit=unit)
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """The weight of every row."""
+        """The weight of every row, in units of the largest."""
         return self.table.weights if self.table.weights.size else np.ones(len(self.table.X))
 
     @cached_property
     def negligible(self) -> float:
         """Squared error that is rounding."""
-        return ROUNDING * float(self.weights.sum() * self.table.squares.max(initial=0.0))
+        return ROUNDING * self.unit * float(self.weights.sum() * self.table.squares.max(initial=0.0))
+
+    @cached_property
+    def is_far(self) -> bool:
+        """Whether the table is so far from the origin that products of rows lose the digits that matter."""
+        X = self.table.X
+        return bool(self.table.squares.sum() > FAR * ((X - X.mean(axis=0)) ** 2).sum())
 
     @property
     def is_tiny(self) -> bool:
         """Whether there are so few rows that nothing is too dear to try."""
         return len(self.table.X) <= TINY
+
+    @property
+    def enough(self) -> int:
+        """Lineages that are enough where they do not agree: the more rows, the more there may be to find."""
+        return 30 if self.is_tiny else min(40, max(6, len(self.table.X) // 5))
 
     @property
     def most(self) -> int:
@@ -83,14 +109,43 @@ class FeatureLandscape:
         return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
 
     def start(self, rng: np.random.Generator) -> Solution:
-        """The mean, then one feature after the other as long as it pays, all made of rows or all of directions.
+        """The best of some of different kinds, none of which is best everywhere: moves from a bad one cost more."""
+        if self.most == 0:
+            return self.simplest()
+        starts = [self._start_as_printed(rng), *(self._start_greedily(rng) for _ in range(GREEDY))]
+        best = min(starts, key=lambda found: (found.value, found.K))
+        if self.is_tiny and not self.is_exact(best):
+            starts = [best, *(self._start_anywhere(best.K, rng) for _ in range(TRIES))]
+        return min(starts, key=lambda found: (found.value, found.K))
 
-        Directions are better where noise is strong, rows where features are sparse.
+    def _start_as_printed(self, rng: np.random.Generator) -> Solution:
+        """The best of some runs of the paper's algorithm: good where features are sparse."""
+        seeds, X, price = [int(seed) for seed in rng.integers(2**31, size=RUNS)], self.table.X, self.penalty / self.unit
+        weights = self.table.weights if self.table.weights.size else None
+        options: dict[str, Any] = {"sample_weight": weights, "workers": Workers(1)}
+        if self.K is not None:
+            runs = k_features(X, self.most, seed_features(X, self.most, seeds, **options), **options)
+        else:
+            starts = seed_features(X, None, seeds, penalty=price, most=self.cap, **options)
+            runs = bp_means(X, price, starts, max_components=self.cap, **options)
+        return self.polish(min(runs, key=lambda run: run.value).Z)
+
+    def _start_anywhere(self, K: int, rng: np.random.Generator) -> Solution:
+        """Random codes of about K features, all of which stay until they are as good as they get."""
+        here = self.with_K(max(1, min(self.most, K + int(rng.integers(-1, 3)))) if self.K is None else self.most)
+        return self.polish(here.polish_hard(here.polish(rng.integers(2, size=(len(self.table.X), here.most)))).groups)
+
+    def _start_greedily(self, rng: np.random.Generator) -> Solution:
+        """One feature after the other as long as it pays, all made of rows or all of directions.
+
+        Directions are better where noise is strong, rows where features are sparse. The first may be one of all rows.
         """
         make = (row_columns, direction_columns)[rng.integers(2)]
         solution, column = self.simplest(), np.ones(len(self.table.X), dtype=np.uint8)
-        while self.most > solution.K and solution.value > self.negligible + self.penalty * solution.K:
-            more = self._descend(np.column_stack([solution.groups, column]))
+        if rng.random() < 0.5:
+            column = best_column(self, self.table.X, make, rng)
+        while self.most > solution.K and not self.is_exact(solution):
+            more = self._descend(np.column_stack([solution.groups, column]), node_limit=0, momentum=MOMENTUM)
             if more.K <= solution.K or not self.is_lower(more, solution):
                 break
             solution = more
@@ -100,6 +155,22 @@ class FeatureLandscape:
     def is_exact(self, solution: Solution) -> bool:
         """Whether there is nothing left to explain."""
         return solution.value - self.penalty * solution.K <= self.negligible
+
+    def is_final(self, solution: Solution) -> bool:
+        """Whether it is known that nothing is lower: at a price, by what the rank of the table lets features explain.
+
+        K features explain no more than the K largest squared singular values.
+        """
+        if not self.is_exact(solution):
+            return solution.K == 0 and solution.value <= self.penalty and self.K is None
+        if self.K is not None or not self.penalty * solution.K > 0:
+            return True
+        return solution.value <= self.negligible + (1 + SAME) * float(np.minimum(self.spectrum, self.penalty).sum())
+
+    @cached_property
+    def spectrum(self) -> NDArray[np.float64]:
+        """Squared singular values of the table."""
+        return self.unit * np.linalg.svd(self.table.X * np.sqrt(self.weights)[:, None], compute_uv=False) ** 2
 
     def is_lower(self, solution: Solution, than: Solution) -> bool:
         """Whether a solution is better by more than rounding; where K is given, more features always are."""
@@ -129,8 +200,8 @@ class FeatureLandscape:
             solution = more
         return solution
 
-    def _descend(self, groups: NDArray) -> Solution:
-        """Best codes and least squares in turn until nothing changes."""
+    def _descend(self, groups: NDArray, node_limit: int | None = None, momentum: float = 0.0) -> Solution:
+        """Best codes and least squares in turn until nothing changes; momentum may end anywhere, and elsewhere."""
         from madbayes.engine import kernels
 
         (N, K), D, table = groups.shape, self.table.X.shape[1], self.table
@@ -139,11 +210,23 @@ class FeatureLandscape:
             np.empty(N), np.empty((N, K)), np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), np.empty((K, K)),
             np.empty(K, dtype=bool),
         )  # fmt: skip
+        nodes = NODE_LIMIT if node_limit is None else node_limit
         used = kernels.polish(
-            table.X, table.squares, table.weights, Z, A, K, RELATIVE_GAIN, NODE_LIMIT, MAX_ITER, scratch
+            table.X,
+            table.squares,
+            table.weights,
+            Z,
+            A,
+            K,
+            RELATIVE_GAIN,
+            nodes,
+            MAX_ITER,
+            momentum,
+            self.is_far,
+            scratch,
         )
         kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact
-        return Solution(Z[:, :used], A[:used], float(self.weights @ scratch.errors) + self.penalty * used)
+        return Solution(Z[:, :used], A[:used], self.unit * float(self.weights @ scratch.errors) + self.penalty * used)
 
     def parameters(self, solution: Solution) -> NDArray:
         """What the estimator learns of the groups: the features."""
@@ -151,7 +234,7 @@ class FeatureLandscape:
 
     def with_K(self, K: int) -> "FeatureLandscape":
         """The same table with exactly K features, at no price."""
-        return FeatureLandscape(self.table, 0.0, K)
+        return FeatureLandscape(self.table, 0.0, K, unit=self.unit)
 
     def grown(self, solution: Solution, rng: np.random.Generator) -> list[NDArray]:
         """Allocations with one more feature."""
@@ -171,22 +254,30 @@ class FeatureLandscape:
 
         table, Z, A = self.table, np.array(solution.groups, dtype=np.uint8, order="C"), np.empty(solution.A.shape)
         # With a penalty a row may pay to keep a feature of its own; none is opened here, and without one none is lost.
-        limits = kernels.Limits(0, 0, self.penalty, np.inf, 0.0, RELATIVE_GAIN)
+        limits = kernels.Limits(0, 0, self.penalty / self.unit, np.inf, 0.0, RELATIVE_GAIN)
         kernels.run_collapsed(table.X, table.weights, Z, A, len(A), limits, JOINT_LIMIT, np.empty(MAX_ITER))
         return self.polish(Z)
 
 
 def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
     """What the squared error grows by without each feature, the others refitted: |a_k|^2 over [(Z'WZ)^-1]_kk."""
+    return landscape.unit * (solution.A**2).sum(axis=1) / np.diag(inverse_gram(landscape, solution))
+
+
+def inverse_gram(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
+    """(Z'WZ)^-1, with weights in units of the largest."""
     Z = solution.groups.astype(np.float64)
-    P = gram_inverse((Z.T * landscape.weights) @ Z)
-    return (solution.A**2).sum(axis=1) / np.diag(P)
+    gram = (Z.T * landscape.weights) @ Z
+    try:
+        return np.asarray(np.linalg.inv(gram))
+    except np.linalg.LinAlgError:  # weights next to which others vanish
+        return gram_inverse(gram)
 
 
 def explained(landscape: FeatureLandscape, R: NDArray, columns: NDArray) -> NDArray[np.float64]:
     """What a new feature explains of the residuals, for each of several columns of rows that have it."""
     ZW = columns.T * landscape.weights
-    return ((ZW @ R) ** 2).sum(axis=1) / np.maximum(ZW.sum(axis=1), np.finfo(float).tiny)
+    return landscape.unit * ((ZW @ R) ** 2).sum(axis=1) / np.maximum(ZW.sum(axis=1), np.finfo(float).tiny)
 
 
 def row_columns(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -198,13 +289,13 @@ def row_columns(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generato
 
 def direction_columns(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
     """The rows at one end of a direction in which residuals are long, cut where their mean explains most; both ends."""
+    from madbayes.engine import kernels
+
     weights = landscape.weights
     v = long_direction(R * np.sqrt(weights)[:, None], rng)
     columns = np.zeros((len(R), 2), dtype=np.uint8)
     for end, order in enumerate(((R @ v).argsort(), (-R @ v).argsort())):
-        sums = np.cumsum(weights[order, None] * R[order], axis=0)
-        best = ((sums**2).sum(axis=1) / np.cumsum(weights[order])).argmax()
-        columns[order[: best + 1], end] = 1
+        columns[order[: kernels.best_end(R, weights, order)], end] = 1
     return columns
 
 
@@ -228,25 +319,22 @@ def new_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator
     return best_column(landscape, R, (row_columns, direction_columns)[rng.integers(2)], rng)
 
 
-def cheap_feature(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> int:
-    """A feature drawn by how little it costs to delete it."""
-    order = deletion_costs(landscape, solution).argsort()
-    return int(order[min(int(rng.exponential(solution.K / 3)), solution.K - 1)])
+def leave_out(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Z without a feature drawn by how little it costs to delete it, and the residuals that are left then."""
+    P = inverse_gram(landscape, solution)
+    order = ((solution.A**2).sum(axis=1) / np.diag(P)).argsort()
+    k = int(order[min(int(rng.exponential(solution.K / 3)), solution.K - 1)])
+    # What the other features do not explain of column k is what its feature leaves behind.
+    left = np.outer(solution.groups @ (P[:, k] / P[k, k]), solution.A[k])
+    return np.delete(solution.groups, k, axis=1), landscape.residuals(solution) + left
 
 
 def reseed(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """One of the cheaper features is deleted, and another made of a residual."""
     if not solution.K:
         return None
-    Z = np.delete(solution.groups, cheap_feature(landscape, solution, rng), axis=1)
-    column = new_column(landscape, landscape.table.X - Z @ least_squares(landscape, Z), rng)
-    return np.column_stack([Z, column])
-
-
-def least_squares(landscape: FeatureLandscape, Z: NDArray) -> NDArray:
-    """Features for these allocations, none of which may be redundant."""
-    ZW = Z.T * landscape.weights
-    return gram_inverse(ZW @ Z) @ (ZW @ landscape.table.X)
+    Z, R = leave_out(landscape, solution, rng)
+    return np.column_stack([Z, new_column(landscape, R, rng)])
 
 
 def rebase(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
@@ -271,8 +359,7 @@ def split(landscape: FeatureLandscape, solution: Solution, rng: np.random.Genera
     """One of the cheaper features is deleted, and the rows of another are split along their residuals."""
     if solution.K < 2:
         return None
-    Z = np.delete(solution.groups, cheap_feature(landscape, solution, rng), axis=1)
-    R = landscape.table.X - Z @ least_squares(landscape, Z)
+    Z, R = leave_out(landscape, solution, rng)
     rows = np.flatnonzero(Z[:, rng.integers(Z.shape[1])])
     column = np.zeros(len(Z), dtype=np.uint8)
     column[rows[R[rows] @ long_direction(R[rows], rng) > 0]] = 1

@@ -2,25 +2,29 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from madbayes.model.likelihoods import Weights
 
 # Quantiles that tell how skewed a column is, and how heavy its tails are.
 MIDDLE, TAIL = 0.1, 0.025
+# The width of uniform numbers of variance one.
+UNIFORM = 12**0.5
 
 
-def groupless(X: NDArray, sample_weight: Weights, rng: np.random.Generator) -> NDArray[np.float64]:
+def groupless(
+    X: NDArray, sample_weight: Weights, rng: np.random.Generator, n_rows: int | None = None
+) -> NDArray[np.float64]:
     """Rows of one cloud with the means and covariances of X, its columns as skewed and heavy-tailed as those of X.
 
-    Normal rows, stretched column by column as in Tukey's g-and-h distributions. Of the shape of a column only skewness
-    and tails are kept: two humps may well be two groups.
+    As many rows as X has, unless ``n_rows`` says otherwise. Normal rows, stretched column by column as in Tukey's
+    g-and-h distributions. Of the shape of a column only skewness and tails are kept: two humps may well be two groups.
     """
-    N, weights = len(X), np.ones(len(X)) if sample_weight is None else sample_weight
+    weights = np.ones(len(X)) if sample_weight is None else sample_weight
     mean = weights @ X / weights.sum()
     R = (X - mean) * np.sqrt(weights / weights.sum())[:, None]
     factor = np.linalg.qr(R, mode="r")
-    Y = rng.standard_normal((N, len(factor))) @ factor
+    Y = rng.standard_normal((len(X) if n_rows is None else n_rows, len(factor))) @ factor
     scales = np.sqrt((R**2).sum(axis=0))
     scales[scales == 0] = 1.0
     stretched = np.column_stack([_stretch(y, x, weights) for y, x in zip((Y / scales).T, X.T, strict=True)])
@@ -37,7 +41,7 @@ def _quantiles(column: NDArray, weights: NDArray, levels: NDArray) -> NDArray:
 
 
 def _stretch(normal: NDArray, column: NDArray, weights: NDArray) -> NDArray[np.float64]:
-    """Normal numbers made as skewed (g) and heavy-tailed (h) as a column is."""
+    """Normal numbers made as skewed (g) as a column is, and as heavy-tailed (h) or as flat."""
     levels = np.array([TAIL, MIDDLE, 0.5, 1 - MIDDLE, 1 - TAIL])
     low, left, middle, right, high = _quantiles(column, weights, levels)
     if left == middle or right == middle:
@@ -45,6 +49,20 @@ def _stretch(normal: NDArray, column: NDArray, weights: NDArray) -> NDArray[np.f
     z, outer = -ndtri(MIDDLE), -ndtri(TAIL)
     g = float(np.clip(np.log((right - middle) / (middle - left)) / z, -1.5, 1.5))
     expected = (right - left) * (np.sinh(g * outer) / np.sinh(g * z) if abs(g) > 1e-6 else outer / z)
-    h = float(np.clip(2 * np.log((high - low) / expected) / (outer**2 - z**2), 0.0, 0.3))
-    skewed = np.expm1(g * normal) / g if abs(g) > 1e-6 else normal
+    stretch = (high - low) / expected
+    h = float(np.clip(2 * np.log(stretch) / (outer**2 - z**2), 0.0, 0.3))
+    flat = _flattened(normal, stretch * outer / z)
+    skewed = np.expm1(g * flat) / g if abs(g) > 1e-6 else flat
     return skewed * np.exp(0.5 * h * np.minimum(normal**2, 9.0))
+
+
+def _flattened(normal: NDArray, tails: float) -> NDArray[np.float64]:
+    """Normal numbers mixed with their ranks, until the outer quantiles are so many times the inner ones.
+
+    Uniform numbers are as flat as it gets: what is flatter has two humps.
+    """
+    z, outer = -ndtri(MIDDLE), -ndtri(TAIL)
+    inner_rank, outer_rank = UNIFORM * (0.5 - MIDDLE), UNIFORM * (0.5 - TAIL)
+    share = (outer - tails * z) / (tails * (inner_rank - z) + outer - outer_rank)
+    share = float(np.clip(share, 0.0, 1.0))
+    return (1 - share) * normal + share * UNIFORM * (ndtr(normal) - 0.5)

@@ -1,8 +1,8 @@
 """The penalty path: which penalties each number of groups is best for."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +14,14 @@ from madbayes.paper.features import with_penalty
 
 # Below this ratio of the ends of its interval, a number of groups is no better founded than in pure noise.
 WEAK_RATIO = 1.25
-# How many times wider than the widest interval of groupless tables an interval must be.
-NULL_MARGIN = 1.2
-# Up to this many times the threshold, the evidence is called weak.
-WEAK_FACTOR = 1.25
+# A plausible interval is wider than those of groupless tables by so many of their standard deviations, in logarithms.
+SPREADS = 3.0
+# Up to so many the evidence is called weak, and is none for a number whose interval is not the widest.
+WEAK_SPREADS = 4.5
+# What that standard deviation is before any groupless table was seen, and how many tables that counts for.
+USUAL_SPREAD, USUAL_COUNT = 0.1, 3
+# Intervals wider than this are as good as without end.
+WIDEST = 1e9
 
 
 class WeakEvidenceWarning(UserWarning):
@@ -39,10 +43,10 @@ class PenaltyPath:
         Squared error of the solution for each of them.
     solutions : list
         The solutions themselves.
-    null_ratios : dict of int to float, optional
-        The largest ratio that tables without groups have shown for each number of groups.
-    cap : int, optional
-        No larger number is chosen, though larger ones were tried.
+    null_ratios : list of dict of int to float, optional
+        The ratios of tables without groups, one dictionary for each table.
+    beyond : sequence of float
+        Squared errors for the numbers after the last, which may not be chosen but tell how good the last ones are.
     n_outliers : int
         Rows in groups too small to count, which were set aside before.
 
@@ -60,8 +64,8 @@ class PenaltyPath:
     n_components: NDArray[np.int64]
     losses: NDArray[np.float64]
     solutions: list[Any]
-    null_ratios: dict[int, float] = field(default_factory=dict)
-    cap: int | None = None
+    null_ratios: Sequence[Mapping[int, float]] = ()
+    beyond: Sequence[float] = ()
     n_outliers: int = 0
 
     @property
@@ -72,18 +76,18 @@ class PenaltyPath:
     @property
     def intervals(self) -> dict[int, tuple[float, float]]:
         """For each number of groups on the lower hull, the lowest and highest penalty at which it is best."""
+        return self._hull(self.sse)
+
+    def _hull(self, sse: NDArray) -> dict[int, tuple[float, float]]:
+        """The same for any squared errors that begin with those of the smallest number."""
         hull: list[int] = []
-        for i in range(len(self.sse)):
-            while len(hull) > 1 and self._slope(hull[-2], hull[-1]) <= self._slope(hull[-1], i):
+        for i in range(len(sse)):
+            while len(hull) > 1 and _slope(sse, hull[-2], hull[-1]) <= _slope(sse, hull[-1], i):
                 hull.pop()
             hull.append(i)
-        slopes = [self._slope(i, j) for i, j in pairwise(hull)]
-        ends = [np.inf, *slopes, 0.0]
-        return {int(self.n_components[i]): (ends[j + 1], ends[j]) for j, i in enumerate(hull) if ends[j] > ends[j + 1]}
-
-    def _slope(self, i: int, j: int) -> float:
-        """Squared error saved by each further group from i to j."""
-        return float((self.sse[i] - self.sse[j]) / (self.n_components[j] - self.n_components[i]))
+        slopes = [_slope(sse, i, j) for i, j in pairwise(hull)]
+        ends, smallest = [np.inf, *slopes, 0.0], int(self.n_components[0])
+        return {smallest + i: (ends[j + 1], ends[j]) for j, i in enumerate(hull) if ends[j] > ends[j + 1]}
 
     @property
     def best(self) -> int:
@@ -98,25 +102,48 @@ class PenaltyPath:
 
     @property
     def candidates(self) -> list[int]:
-        """Numbers of groups whose interval is wider than any of groupless tables, the widest first."""
-        ratios = self.ratios
-        plausible = [K for K, ratio in ratios.items() if ratio >= self.threshold(K)]
-        return sorted(plausible, key=lambda K: -ratios[K])
+        """Numbers of groups whose interval is wider than groupless tables make it, the widest first.
 
-    def threshold(self, K: int) -> float:
+        More is asked of others than of the widest, for there are many of them.
+        """
+        spreads = (SPREADS if i == 0 else WEAK_SPREADS for i in range(len(self.contenders)))
+        pairs = zip(self.contenders, spreads, strict=True)
+        return [K for K, least in pairs if self.ratios[K] >= self.threshold(K, least)]
+
+    @property
+    def contenders(self) -> list[int]:
+        """Numbers whose interval is at least half as wide as the widest, in logarithms; the widest first."""
+        ratios = {K: min(ratio, WIDEST) for K, ratio in self.ratios.items()}
+        least = max(WEAK_RATIO, max(ratios.values(), default=1.0) ** 0.5)
+        return sorted((K for K, ratio in ratios.items() if ratio >= least), key=lambda K: -ratios[K])
+
+    def threshold(self, K: int, spreads: float = SPREADS) -> float:
         """The ratio from which on K groups are plausible."""
-        return max(WEAK_RATIO, NULL_MARGIN * self._null_ratio(K))
+        if not self.null_ratios:
+            return WEAK_RATIO
+        mean, spread = self._null_logarithms(K)
+        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread)))
 
-    def _null_ratio(self, K: int) -> float:
-        # A long cloud is easily cut in two, but not in any larger number: two is compared with two, others with others.
-        return max((ratio for other, ratio in self.null_ratios.items() if (other == 2) == (K == 2)), default=0.0)
+    def _null_logarithms(self, K: int) -> tuple[float, float]:
+        """Mean and standard deviation of the logarithms of the ratios of groupless tables.
+
+        A number of groups is compared with the same number, for a long cloud is easily cut in two and a square in four.
+        The spread is that of its neighbours too, and begins with a usual one: a few tables tell little of it.
+        """
+        rows = [[min(null.get(k, 1.0), WIDEST) for k in (K - 1, K, K + 1) if k >= 2] for null in self.null_ratios]
+        logs = np.log(rows)
+        squares = ((logs - logs.mean(axis=0)) ** 2).sum() + USUAL_COUNT * USUAL_SPREAD**2
+        spread = np.sqrt(squares / (logs.size - logs.shape[1] + USUAL_COUNT))
+        return float(logs[:, min(K - 2, 1)].mean()), float(spread)
 
     @property
     def null_ratio(self) -> float | None:
-        """What ``ratio`` is to be compared with: the largest of tables without groups; None if there were none."""
-        if not self.null_ratios:
-            return None
-        return self._null_ratio(self.best) if self.candidates else max(self.null_ratios.values())
+        """The ratio that tables without groups hardly ever exceed at ``best``, or at the widest interval if none is.
+
+        None if there were no such tables.
+        """
+        ranked = self.candidates or sorted(self.ratios, key=lambda K: -self.ratios[K])
+        return self.threshold(ranked[0]) if self.null_ratios and ranked else None
 
     @property
     def ratio(self) -> float | None:
@@ -125,10 +152,15 @@ class PenaltyPath:
 
     @property
     def ratios(self) -> dict[int, float]:
-        """Highest over lowest penalty for each number of groups that can be chosen."""
-        ends = {K: ends for K, ends in self.intervals.items() if K >= 2 and (self.cap or np.inf) >= K}
-        eligible = {K: (lo, hi) for K, (lo, hi) in ends.items() if hi < np.inf and (lo > 0 or self._is_exact(K))}
-        return {K: hi / lo if lo > 0 else np.inf for K, (lo, hi) in eligible.items()}
+        """Highest over lowest penalty for each number of groups that can be chosen; infinite where more do not help.
+
+        Where numbers beyond the path were tried, they limit the intervals too.
+        """
+        sse = np.minimum.accumulate([*self.losses, *self.beyond])
+        last, tried = int(self.n_components[-1]), int(self.n_components[0]) + len(sse) - 1
+        ends = {K: ends for K, ends in self._hull(sse).items() if 2 <= K <= last}
+        eligible = {K: (lo, hi) for K, (lo, hi) in ends.items() if lo > 0 or tried > K or self._is_exact(K)}
+        return {K: hi / lo if lo > 0 else np.inf for K, (lo, hi) in eligible.items() if hi < np.inf}
 
     def __str__(self) -> str:
         """The answer in words."""
@@ -137,7 +169,7 @@ class PenaltyPath:
         first, *others = self.candidates
         lo, hi = self.intervals[first]
         words = f"{first} groups: best for penalties from {lo:.4g} to {hi:.4g} ({self.ratios[first]:.3g}x"
-        words += f"; groupless data: {self.null_ratio:.3g}x)." if self.null_ratio else ")."
+        words += f"; groupless data: up to {self.null_ratio:.3g}x)." if self.null_ratio else ")."
         words += f" Also plausible: {', '.join(map(str, others))}." if others else ""
         return words + (f" {self.n_outliers} rows in tiny groups were set aside." if self.n_outliers else "")
 
@@ -158,6 +190,46 @@ class PenaltyPath:
             return 2 * lo if lo > 0 else 1.0
         return float(np.sqrt(max(lo, hi / 100)) * np.sqrt(hi))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values only, None for what is infinite: fit for JSON. The solutions are left out."""
+        return {
+            "n_components": self.n_components.tolist(),
+            "sse": self.sse.tolist(),
+            "intervals": [{"K": K, "low": lo, "high": _plain(hi)} for K, (lo, hi) in self.intervals.items()],
+            "ratios": [{"K": K, "ratio": _plain(ratio)} for K, ratio in self.ratios.items()],
+            "best": self.best,
+            "ratio": _plain(self.ratio),
+            "null_ratio": _plain(self.null_ratio),
+            "candidates": self.candidates,
+            "n_outliers": self.n_outliers,
+            "words": str(self),
+        }
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the number of groups over the penalty, and the squared error over the number of groups.
+
+        Parameters
+        ----------
+        ax : pair of matplotlib axes, optional
+            Where to draw the two; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            It needs the extra ``plot``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from madbayes.engine.path import PenaltyPath
+        >>> path = PenaltyPath(np.array([1, 2, 3, 4]), np.array([100.0, 60.0, 10.0, 9.0]), [None] * 4)
+        >>> [axis.get_ylabel() for axis in path.plot().axes]
+        ['groups', 'squared error']
+        """
+        from madbayes.display import draw_path
+
+        return draw_path(self, ax)
+
     def for_k(self, K: int) -> Any:
         """The solution with K groups."""
         if not self.n_components[0] <= K <= self.n_components[-1]:
@@ -169,11 +241,21 @@ class PenaltyPath:
         return self.solutions[int((self.sse + penalty * self.n_components).argmin())]
 
 
+def _slope(sse: NDArray, i: int, j: int) -> float:
+    """Squared error saved by each further group from i to j."""
+    return float((sse[i] - sse[j]) / (j - i))
+
+
+def _plain(number: float | None) -> float | None:
+    """None for what is infinite."""
+    return None if number is None or not np.isfinite(number) else float(number)
+
+
 def warn_of_weak_evidence(path: PenaltyPath, stacklevel: int = 2) -> None:
     """Say so in words where no number of groups is plausible, or hardly any."""
     if not path.ratios:
         return
-    if not path.candidates or path.ratios[path.best] < WEAK_FACTOR * path.threshold(path.best):
+    if not path.candidates or path.ratios[path.best] < path.threshold(path.best, WEAK_SPREADS):
         warnings.warn(f"weak evidence for groups. {path}", WeakEvidenceWarning, stacklevel=stacklevel + 1)
 
 

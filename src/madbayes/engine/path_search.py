@@ -1,6 +1,6 @@
 """Best solutions for one number of groups after the other, each from its neighbours and from a start of its own."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -11,8 +11,8 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_search import FeatureLandscape, feature_moves
 from madbayes.engine.null import groupless
-from madbayes.engine.path import PenaltyPath
-from madbayes.engine.search import STRIDE, Landscape, Lineage, Move, Solution, is_lower
+from madbayes.engine.path import SPREADS, PenaltyPath
+from madbayes.engine.search import SAME, STRIDE, Landscape, Lineage, Move, Solution, is_lower
 from madbayes.model.likelihoods import Weights
 
 
@@ -35,33 +35,54 @@ class PathLandscape(Landscape, Protocol):
         """Whether there is nothing left to explain."""
 
 
+class Effort(NamedTuple):
+    """How hard to look for each number of groups: moves without success for each group, before a lineage ends."""
+
+    patience: int = 4  # on the way up
+    again: int = 2  # where a neighbour has become better since; 0 for no second look
+    n_fresh: int = 1  # starts of their own, for the smaller numbers
+    n_null: int = 8  # groupless tables to compare with, at most
+
+
+# How hard to look for groups where there are none.
+NULL_EFFORT = Effort(patience=2, again=0, n_fresh=0)
+# Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
+MAX_FRESH = 10
+# A neighbour whose proposal is worse by more than this factor is not followed.
+NEAR = 1.02
+# Second looks for each number of groups, on average, at most.
+MAX_VISITS = 8
+
+
 def solve_path(
     landscape: PathLandscape,
     moves: Mapping[str, Move],
     most: int,
     *,
-    patience: int,
-    n_fresh: int,
+    effort: Effort,
     rng: np.random.Generator,
     workers: Workers,
+    before: Sequence[Solution] = (),
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[Solution]:
     """Solutions with the smallest number of groups, one more, ..., at most ``most``, as long as there is error left.
 
-    Upwards, each number of groups is searched from its smaller neighbour and from ``n_fresh`` starts of its own. Then
-    neighbours are tried once more, downwards and upwards, until that lowers nothing.
+    Upwards, each number of groups is searched from its smaller neighbour and from starts of its own. Then all are
+    searched once more from their larger neighbours, and from whatever neighbour became better, until none does.
+    A path that was found ``before`` is gone on with.
     """
-    solutions = [landscape.simplest()]
+    solutions = list(before) or [landscape.simplest()]
     while not landscape.is_exact(solutions[-1]) and most > solutions[-1].K and not is_over():
         last = solutions[-1]
         here = landscape.with_K(last.K + 1)
         start = _best_of(here, here.grown(last, rng), workers)
-        found = _improve(here, moves, start, patience, n_fresh, rng, workers)
+        n_fresh = effort.n_fresh if last.K < MAX_FRESH else 0
+        found = _improve(here, moves, start, effort.patience, n_fresh, rng, workers)
         if found.K <= last.K:  # nothing is left to explain
             break
         solutions.append(found)
-    while not is_over() and _try_neighbours(landscape, solutions, rng, workers):
-        pass
+    if effort.again and not is_over():
+        _look_again(landscape, moves, solutions, effort.again, rng, workers)
     return solutions
 
 
@@ -76,7 +97,8 @@ def _improve(
 ) -> Solution:
     """The best of a lineage from the start given, and of some with starts of their own."""
     seeds = [int(seed) for seed in rng.integers(2**31, size=n_fresh + 1)]
-    lineages = [Lineage(seeds[0], start), *map(Lineage, seeds[1:])]
+    is_hard = not here.is_tiny  # there it is dear beside the rest
+    lineages = [Lineage(seeds[0], start, is_hard), *(Lineage(seed, is_hard=is_hard) for seed in seeds[1:])]
 
     def finish(lineage: Lineage) -> None:
         while not lineage.ended:
@@ -90,18 +112,36 @@ def _best_of(here: PathLandscape, proposals: list[NDArray], workers: Workers) ->
     return min(workers.map(here.polish, proposals), key=lambda solution: solution.value)
 
 
-def _try_neighbours(
-    landscape: PathLandscape, solutions: list[Solution], rng: np.random.Generator, workers: Workers
-) -> bool:
-    """Every number of groups from its larger, then from its smaller neighbour; whether that lowered anything."""
-    lowered = False
-    for i, source in _visits(len(solutions)):
-        here = landscape.with_K(solutions[i].K)
-        proposals = here.shrunk(solutions[source]) if source > i else here.grown(solutions[source], rng)
-        found = _best_of(here, proposals, workers)
-        if is_lower(found, solutions[i]):
-            solutions[i], lowered = found, True
-    return lowered
+def _look_again(
+    landscape: PathLandscape,
+    moves: Mapping[str, Move],
+    solutions: list[Solution],
+    patience: int,
+    rng: np.random.Generator,
+    workers: Workers,
+) -> None:
+    """Every number of groups from its larger neighbour, then from those that have become better since."""
+    news, visits = {(i, i + 1) for i in range(1, len(solutions) - 1)}, 0
+    while news:
+        for i, source in _visits(len(solutions)):
+            if (i, source) not in news:
+                continue
+            if visits >= MAX_VISITS * len(solutions):
+                return
+            visits, news = visits + 1, news - {(i, source)}
+            here = landscape.with_K(solutions[i].K)
+            proposals = here.shrunk(solutions[source]) if source > i else here.grown(solutions[source], rng)
+            found = _best_of(here, proposals, workers)
+            if _is_other(found, solutions[i]):
+                found = _improve(here, moves, found, patience, 0, rng, workers)
+            if is_lower(found, solutions[i]):
+                solutions[i] = found
+                news |= {(j, i) for j in (i - 1, i + 1) if 0 < j < len(solutions)}
+
+
+def _is_other(found: Solution, solution: Solution) -> bool:
+    """Whether this is another solution, and not much worse."""
+    return abs(found.value - solution.value) > SAME * solution.value and found.value < NEAR * solution.value
 
 
 def _visits(length: int) -> Iterator[tuple[int, int]]:
@@ -112,27 +152,36 @@ def _visits(length: int) -> Iterator[tuple[int, int]]:
         yield i, i - 1
 
 
-# Rows of tiny groups are set aside if they are no more than this share of all.
-MAX_OUTLIERS = 0.1
+def most_clusters(N: int, D: int) -> int:
+    """Clusters worth looking at: beyond two rows each, they are chance."""
+    return (N + 1) // 2 + 1
 
 
-class Effort(NamedTuple):
-    """How hard to look for each number of groups."""
-
-    patience: int = 2
-    n_fresh: int = 1
-    n_null: int = 5  # groupless tables to compare with
+def most_features(N: int, D: int) -> int:
+    """Features worth looking at: with more of them than columns, and more codes than rows, anything is explained."""
+    return max(D, int(np.ceil(np.log2(N)))) + 1
 
 
 class Kind(NamedTuple):
     """Clusters, or features."""
 
-    landscape: Callable[[NDArray, float, Weights], Any]
+    landscape: Callable[..., Any]  # of a table, a penalty and weights
     moves: Mapping[str, Move]
+    most: Callable[[int, int], int] = most_clusters  # groups that may be chosen, and one more
 
 
 CLUSTERS = Kind(ClusterLandscape.of, cluster_moves)
-FEATURES = Kind(FeatureLandscape.of, feature_moves)
+FEATURES = Kind(FeatureLandscape.of, feature_moves, most_features)
+
+
+# Rows of tiny groups are set aside if they are no more than this share of all, a few times over.
+MAX_OUTLIERS, MAX_ROUNDS = 0.1, 5
+# Groupless tables have no more rows than this, and so many of them are enough where the matter is clear.
+NULL_ROWS, FEW = 200, 3
+# The path goes on beyond its limit, up to so many times its length, ...
+MAX_LONGER = 8
+# ... where the error at its end is lower than that of a groupless table by more than this share.
+STEEP = 0.1
 
 
 def find_path(
@@ -150,29 +199,91 @@ def find_path(
 ) -> PenaltyPath:
     """The path of a table, compared with tables without groups; tiny groups are set aside first.
 
-    ``limit`` is the largest number of groups to look at, one more than ``cap`` being enough to judge the latter.
-    Groups of less than ``min_weight`` are tiny; a row of the user's weighs ``row_weight`` on average.
+    Numbers of groups up to ``limit`` are looked at, or up to the ``cap`` and one more to judge it. Without a cap the
+    path goes on as long as its end is where the table differs most from a groupless one.
+    Groups of less than ``min_weight`` are tiny; a row of the user's weighs ``row_weight``.
     """
-    most = limit if cap is None else min(limit, cap + 1)
-
-    def path_of(X: NDArray, weights: Weights) -> PenaltyPath:
-        solutions = solve_path(
-            kind.landscape(X, 0.0, weights), kind.moves, most,
-            patience=effort.patience, n_fresh=effort.n_fresh, rng=rng, workers=workers,
-        )  # fmt: skip
-        losses = np.array([solution.value for solution in solutions])
-        return PenaltyPath(np.array([solution.K for solution in solutions]), losses, solutions, cap=cap)
-
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
-    kept, path = np.ones(len(X), dtype=bool), path_of(X, sample_weight)
-    tiny = _rows_of_tiny_groups(path.for_k(path.best), weights, min_weight)
-    if 0 < weights[tiny].sum() <= MAX_OUTLIERS * weights.sum():
-        kept = ~tiny
-        path = path_of(X[kept], weights[kept])
-    nulls = [path_of(groupless(X[kept], weights[kept], rng), weights[kept]) for _ in range(effort.n_null)]
-    seen = [(K, ratio) for null in nulls for K, ratio in null.ratios.items()]
-    null_ratios = {K: max(ratio for other, ratio in seen if other == K) for K, _ in sorted(seen)}
-    return replace(path, null_ratios=null_ratios, n_outliers=round(float(weights[~kept].sum()) / row_weight))
+    finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, workers)
+    rows, path = finder.without_tiny_groups(X, weights, min_weight)
+    n_rows = max(1, min(NULL_ROWS, round(float(weights[rows].sum()) / row_weight)))
+
+    def null() -> NDArray:
+        return groupless(X[rows], weights[rows], rng, n_rows)
+
+    path = finder.compare(path, null) if effort.n_null else path
+    while effort.n_null and not _stands_out(path) and finder.is_steep(path, null):
+        finder = finder._replace(most=2 * finder.most)
+        path = finder.compare(finder.solve(X[rows], weights[rows], path.solutions), null)
+        if finder.most >= MAX_LONGER * limit:
+            break
+    return replace(path, n_outliers=round(float(weights[~rows].sum()) / row_weight))
+
+
+class Finder(NamedTuple):
+    """What finds the paths of a table, and of those it is compared with."""
+
+    kind: Kind
+    cap: int | None
+    most: int
+    effort: Effort
+    rng: np.random.Generator
+    workers: Workers
+
+    def solve(self, X: NDArray, weights: Weights, before: Sequence[Solution] = ()) -> PenaltyPath:
+        """The path of a table, up to the cap; what is beyond it only limits intervals."""
+        solutions = solve_path(
+            self.kind.landscape(X, 0.0, weights), self.kind.moves, min(self.most, self.kind.most(*X.shape)),
+            effort=self.effort, rng=self.rng, workers=self.workers, before=before,
+        )  # fmt: skip
+        within = [solution for solution in solutions if self.cap is None or self.cap >= solution.K]
+        numbers, losses = (np.array(part) for part in zip(*((one.K, one.value) for one in within), strict=True))
+        return PenaltyPath(numbers, losses, within, beyond=[one.value for one in solutions[len(within) :]])
+
+    def without_tiny_groups(
+        self, X: NDArray, weights: NDArray, min_weight: float
+    ) -> tuple[NDArray[np.bool_], PenaltyPath]:
+        """Rows that are left when those of tiny groups are set aside, as long as there are any, and their path."""
+        rows, path = np.ones(len(X), dtype=bool), self.solve(X, weights)
+        for _ in range(MAX_ROUNDS):
+            tiny = np.flatnonzero(rows)[_rows_of_tiny_groups(path.for_k(path.best), weights[rows], min_weight)]
+            left = rows.copy()
+            left[tiny] = False
+            if not len(tiny) or weights[~left].sum() > MAX_OUTLIERS * weights.sum():
+                break
+            rows, path = left, self.solve(X[left], weights[left])
+        return rows, path
+
+    def compare(self, path: PenaltyPath, null: Callable[[], NDArray]) -> PenaltyPath:
+        """With the ratios of tables without groups, as far as there is a number to be judged by them."""
+        if not path.contenders:
+            return path
+        finder = self._replace(cap=None, most=max(path.contenders) + 2, effort=NULL_EFFORT)
+        for n in range(self.effort.n_null):
+            if n == FEW and _is_clear(path):
+                break
+            path = replace(path, null_ratios=[*path.null_ratios, finder.solve(null(), None).ratios])
+        return path
+
+    def is_steep(self, path: PenaltyPath, null: Callable[[], NDArray]) -> bool:
+        """Whether the table differs most from a groupless one at the end of a path that might go on."""
+        if self.cap is not None or path.n_components[-1] < self.most or path.sse[-1] <= 0:
+            return False
+        sse = self._replace(effort=NULL_EFFORT).solve(null(), None).sse
+        if len(sse) < len(path.sse) or sse[-1] <= 0:
+            return False
+        gaps = np.log(sse / sse[0]) - np.log(path.sse / path.sse[0])
+        return bool(gaps[-1] > STEEP and gaps.argmax() >= 0.75 * len(gaps))
+
+
+def _is_clear(path: PenaltyPath) -> bool:
+    """Whether intervals are so far above or below those of groupless tables that more of them would tell nothing."""
+    return _stands_out(path) or not any(path.ratios[K] > path.threshold(K, 0.0) for K in path.contenders)
+
+
+def _stands_out(path: PenaltyPath) -> bool:
+    """Whether the evidence is far beyond doubt."""
+    return bool(path.candidates) and path.ratios[path.best] > path.threshold(path.best, 3 * SPREADS)
 
 
 def _rows_of_tiny_groups(solution: Solution, weights: NDArray, min_weight: float) -> NDArray[np.bool_]:

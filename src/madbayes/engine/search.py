@@ -3,14 +3,16 @@
 A *landscape* is a table with an objective: it makes starts and descends from given assignments to a local optimum. A
 *move* proposes other assignments. A *lineage* is a start and the moves kept since; it ends when no move has helped for
 a while. Lineages go on side by side, and the search ends when the best value was reached several times independently,
-or the budget is spent. Budgets are counted in moves, so the same seed gives the same answer for any number of threads.
+or when the budget is spent. Budgets are counted in moves, so the same seed gives
+the same answer for any number of threads.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +24,12 @@ from madbayes.paper.result import RELATIVE_GAIN
 STRIDE = 8
 # Lineages that go on side by side at first; twice as many after each generation that did not decide the matter.
 ABREAST = 2
+# A lineage that goes on for more than so many times its patience lets others begin before it goes on.
+SLOW = 2
 # Beyond this many, lineages try the stronger polish before they end: the matter is not easy.
 EASY = 6
+# In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
+CARE = 3
 # Values that differ by no more than this share are the same.
 SAME = 1e-9
 
@@ -67,6 +73,13 @@ class Landscape(Protocol):
     def is_tiny(self) -> bool:
         """Whether there are so few rows that nothing is too dear to try."""
 
+    @property
+    def enough(self) -> int:
+        """Lineages that are enough where they do not agree."""
+
+    def is_final(self, solution: Solution) -> bool:
+        """Whether it is known that nothing is lower."""
+
     def start(self, rng: np.random.Generator) -> Solution:
         """Somewhere to begin."""
 
@@ -93,9 +106,13 @@ class Search:
     patience : int
         A lineage ends after this many moves for each of its groups, and as many again, without success.
     agreement : int
-        The search ends when this many lineages have ended at the best value.
-    max_lineages, max_moves : int, optional
-        Or when this many lineages have ended, or this many moves have been made.
+        The search ends when this many lineages have ended at the best value, or three times as many where rows are
+        very few.
+    max_lineages : int, "auto" or None
+        Or when this many lineages have ended; "auto" is a fifth of the number of rows, at least 6 and at most 40, and
+        30 where rows are very few.
+    max_moves : int, optional
+        Or when this many moves have been made: never more.
 
     Examples
     --------
@@ -107,7 +124,7 @@ class Search:
     moves: Mapping[str, Move] | None = None
     patience: int = 4
     agreement: int = 4
-    max_lineages: int | None = 40
+    max_lineages: int | Literal["auto"] | None = "auto"
     max_moves: int | None = None
 
     def __post_init__(self) -> None:
@@ -115,7 +132,8 @@ class Search:
             raise ValueError("moves={} is not accepted: give at least one move, or None for all there are")
         for name in ("patience", "agreement", "max_lineages", "max_moves"):
             value = getattr(self, name)
-            if not (value is None and name.startswith("max")) and not (isinstance(value, int) and value >= 1):
+            is_open = (value is None and name.startswith("max")) or (value == "auto" and name == "max_lineages")
+            if not is_open and not (isinstance(value, Integral) and int(value) >= 1):
                 raise ValueError(f"{name}={value!r} is not accepted: give an integer of at least 1")
 
 
@@ -131,6 +149,7 @@ class Lineage:
     seconds: float = 0.0
     idle: int = 0  # moves since the last success
     hardened: bool = False  # whether the stronger polish has been tried since
+    final: bool = False  # whether it is known that nothing is lower
     ended: bool = False
     tried: Counter = field(default_factory=Counter)
     kept: Counter = field(default_factory=Counter)
@@ -144,39 +163,37 @@ class Lineage:
         return np.inf if self.best is None else self.best.value
 
     def advance(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int) -> None:
-        """Some moves."""
+        """So many moves, fewer only if it ends."""
         began = perf_counter()
         if self.best is None:
             self.best = landscape.start(self.rng)
         if not self.trace:
             self.trace.append(self.best.value)
-        self._move(landscape, moves, patience, steps)
+            self.final = self.ended = landscape.is_final(self.best)
+        for _ in range(steps):
+            if not self.ended:
+                self._move(landscape, moves, patience)
         self.seconds += perf_counter() - began
 
-    def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int) -> None:
-        assert self.best is not None
-        names = list(moves)
-        for _ in range(steps):
-            if self.ended:
-                return
-            if self.idle >= patience * (self.best.K + 1):
-                self._harden(landscape)
-                continue
-            name = names[self.rng.integers(len(names))]
-            groups = moves[name](landscape, self.best, self.rng)
-            self.moves, self.idle, self.tried[name] = self.moves + 1, self.idle + 1, self.tried[name] + 1
-            if groups is not None:
-                self._keep_if_lower(name, landscape.polish(groups))
+    def patience(self, patience: int) -> int:
+        """Moves without success after which it ends."""
+        return patience * ((0 if self.best is None else self.best.K) + 1)
 
-    def _harden(self, landscape: Landscape) -> None:
-        """Where moves no longer help, try the stronger polish once; then end."""
+    def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> None:
+        """One move; where moves no longer help, the stronger polish, once."""
         assert self.best is not None
-        if self.hardened or not self.is_hard:
-            self.ended = True
-            return
-        self.tried["polish_hard"] += 1
-        self.ended = not self._keep_if_lower("polish_hard", landscape.polish_hard(self.best))
-        self.hardened = True
+        if self.idle < self.patience(patience):
+            name = list(moves)[self.rng.integers(len(moves))]
+            groups = moves[name](landscape, self.best, self.rng)
+            found = None if groups is None else landscape.polish(groups)
+        else:
+            name, found = "polish_hard", landscape.polish_hard(self.best)
+        self.moves, self.idle, self.tried[name] = self.moves + 1, self.idle + 1, self.tried[name] + 1
+        if found is not None:
+            self._keep_if_lower(name, found)
+        self.hardened = self.hardened or name == "polish_hard"
+        self.final = landscape.is_final(self.best)
+        self.ended = self.final or (self.idle >= self.patience(patience) and (self.hardened or not self.is_hard))
 
     def _keep_if_lower(self, name: str, solution: Solution) -> bool:
         assert self.best is not None
@@ -200,16 +217,14 @@ def search(
 ) -> list[Lineage]:
     """All lineages that have begun, best first. Those from given solutions come before any others."""
     lineages = [Lineage(next(seeds), solution) for solution in given]
-    abreast = ABREAST
+    generation = 0
     while True:
-        active = [lineage for lineage in lineages if not lineage.ended]
+        active = [lineage for lineage in lineages if not _waits(lineage, lineages, options, generation)]
         if not active:
-            hard = landscape.is_tiny or len(lineages) >= EASY
-            active = [Lineage(next(seeds), is_hard=hard) for _ in range(_room_for(lineages, abreast, options))]
-            lineages += active
-            abreast *= 2
+            generation += 1
+            active = _begin(lineages, generation, landscape, options, seeds)
         try:
-            workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, STRIDE), active)
+            _advance(active, landscape, moves, options, workers, _moves_left(lineages, options))
         except KeyboardInterrupt:
             if budget is None:
                 raise
@@ -218,22 +233,72 @@ def search(
         begun = [lineage for lineage in lineages if lineage.best is not None]
         if budget is not None:
             budget.n_runs = len(begun)
-        if _is_decided(begun, options) or (budget is not None and budget.is_spent()):
+        if _is_decided(begun, landscape, options) or (budget is not None and budget.is_spent()):
             return sorted(begun, key=lambda lineage: lineage.value)
 
 
-def _room_for(lineages: list[Lineage], wanted: int, options: Search) -> int:
-    return wanted if options.max_lineages is None else min(wanted, options.max_lineages - len(lineages))
+def _waits(lineage: Lineage, lineages: list[Lineage], options: Search, generation: int) -> bool:
+    """Whether a lineage has had its share for now: it has ended, or is slow, or slower than a better one was."""
+    patience = lineage.patience(options.patience)
+    better = [other.moves for other in lineages if other.ended and other.value < lineage.value]
+    return lineage.ended or lineage.moves >= max(generation, 1) * min([SLOW * patience, *better])
 
 
-def _is_decided(lineages: list[Lineage], options: Search) -> bool:
-    """Whether enough lineages agree, or the budget is spent."""
+def _begin(
+    lineages: list[Lineage], generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]
+) -> list[Lineage]:
+    """New lineages, twice as many as the last time; where no more are allowed, those that have waited go on."""
+    hard = landscape.is_tiny or len(lineages) >= EASY
+    wanted = ABREAST * 2 ** (generation - 1)
+    room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
+    new = [Lineage(next(seeds), is_hard=hard) for _ in range(room)]
+    lineages += new
+    return new or [lineage for lineage in lineages if not lineage.ended]
+
+
+def _allowed(landscape: Landscape, options: Search) -> float:
+    """Lineages there may be."""
+    if options.max_lineages is None:
+        return np.inf
+    return landscape.enough if options.max_lineages == "auto" else options.max_lineages
+
+
+def _moves_left(lineages: list[Lineage], options: Search) -> float:
+    """Moves that may still be made."""
+    return np.inf if options.max_moves is None else options.max_moves - sum(lineage.moves for lineage in lineages)
+
+
+def _advance(
+    lineages: list[Lineage],
+    landscape: Landscape,
+    moves: Mapping[str, Move],
+    options: Search,
+    workers: Workers,
+    allowed: float,
+) -> None:
+    """A stride of each lineage; where so many moves are not allowed, one move after the other of each.
+
+    A stride that was cut by the clock can thus be made again by the number of moves.
+    """
+    n_strides, steps = (1, STRIDE) if allowed >= STRIDE * len(lineages) else (STRIDE, 1)
+    for _ in range(n_strides):
+        active = [lineage for lineage in lineages if not lineage.ended]
+        if n_strides > 1:
+            active = active[: max(int(allowed), 0)]
+        before = sum(lineage.moves for lineage in active)
+        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), active)
+        allowed -= sum(lineage.moves for lineage in active) - before
+
+
+def _is_decided(lineages: list[Lineage], landscape: Landscape, options: Search) -> bool:
+    """Whether enough lineages agree, nothing can be lower, or the budget is spent."""
     ended, best = [lineage for lineage in lineages if lineage.ended], min(lineage.value for lineage in lineages)
     agreeing = sum(lineage.value <= best + SAME * abs(best) for lineage in ended)
     return (
-        agreeing >= options.agreement
-        or (options.max_lineages is not None and len(ended) >= options.max_lineages)
-        or (options.max_moves is not None and sum(lineage.moves for lineage in lineages) >= options.max_moves)
+        agreeing >= options.agreement * (CARE if landscape.is_tiny else 1)
+        or any(lineage.final for lineage in ended)
+        or len(ended) >= _allowed(landscape, options)
+        or _moves_left(lineages, options) <= 0
     )
 
 

@@ -24,8 +24,8 @@ def penalty_path(
     *,
     max_components: int | None = None,
     min_rows: float | None = None,
-    max_rows: int = 1000,
-    n_null: int = 5,
+    max_rows: int = 500,
+    n_null: int = 8,
     sample_weight: ArrayLike | None = None,
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
@@ -42,13 +42,15 @@ def penalty_path(
     kind : {"features", "clusters"}
         Any number of groups per row, or one.
     max_components : int, optional
-        The largest number of groups to choose; by default numbers up to 16 are looked at.
+        The largest number of groups to choose; by default numbers up to 16 are looked at, and more where the error
+        falls most steeply there.
     min_rows : float, optional
         Groups with fewer rows are set aside before the number is chosen; by default one row in a hundred, at least 3.
-    max_rows : int, default=1000
+        The lightest row counts as one, a row of five times its weight as five.
+    max_rows : int, default=500
         A table of more rows is represented by a sample of this many, losses being those of all rows.
-    n_null : int, default=5
-        Tables without groups to compare with; 0 for none.
+    n_null : int, default=8
+        Tables without groups to compare with, at most, fewer where the matter is clear; 0 for none.
     sample_weight : array-like of shape (n_rows,), optional
         Weights multiply squared errors, never the penalty.
     random_state : int, RandomState instance, optional
@@ -94,7 +96,7 @@ def penalty_path(
             table.X,
             table.sample_weight,
             cap=max_components,
-            limit=PATH_LENGTH if max_components is None else max_components + 1,
+            limit=PATH_LENGTH,
             min_weight=tiny_group(sample) if min_rows is None else min_rows * row_weight(whole),
             row_weight=row_weight(sample),
             effort=Effort(n_null=n_null),

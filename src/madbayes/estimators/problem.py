@@ -67,13 +67,13 @@ class Problem(NamedTuple):
 
 
 def tiny_group(problem: Problem) -> float:
-    """What a group must weigh to count when their number is chosen: three rows, or one in a hundred."""
-    return max(3.0, 0.01 * len(problem.X)) * row_weight(problem)
+    """What a group must weigh to count when their number is chosen: three rows, or a hundredth of all."""
+    return max(3 * row_weight(problem), 0.01 * float(problem.weights.sum()))
 
 
 def row_weight(problem: Problem) -> float:
-    """What a row weighs on average."""
-    return float(problem.weights.mean())
+    """What counts as one row: the lightest, so that a row may weigh as much as several others."""
+    return float(problem.weights.min())
 
 
 class Budget:

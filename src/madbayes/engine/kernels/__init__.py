@@ -44,7 +44,7 @@ from madbayes.engine.kernels.features import (
     sweep_bits,
 )
 from madbayes.engine.kernels.runs import Limits, Scratch, open_features, refill, run_all
-from madbayes.engine.kernels.search import polish
+from madbayes.engine.kernels.search import best_end, polish
 
 __all__ = [
     "Clustering",
@@ -53,6 +53,7 @@ __all__ = [
     "Scratch",
     "add_rows",
     "best_cut",
+    "best_end",
     "collapsed_clusters",
     "count_pairs",
     "decide_rows",

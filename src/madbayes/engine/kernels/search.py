@@ -1,38 +1,56 @@
 """Best codes of all rows given the features, as the search needs them: over and over, from codes that are nearly right.
 
 As in the module on features, a code z of a row with b = Ax costs zGz' - 2 b.z beside the row's own square, G = AA'.
+Half its gradient is g = Gz - b, or -Ar with the residual r = x - zA, which keeps its digits far from the origin.
 """
 
 import numpy as np
 
 from madbayes.engine.kernels.branching import branch, distance, make_tree
 from madbayes.engine.kernels.compiling import REORDER, compiled
-from madbayes.engine.kernels.features import drop_dependent, project, square_features
+from madbayes.engine.kernels.features import drop_dependent, project, square_features, take_residual
 from madbayes.engine.kernels.runs import fit_run
 
 
 @compiled(fastmath=REORDER)
-def flip_row(b, G, z, used, gain, square, g):  # type: ignore[no-untyped-def]
-    """The best flip of one or two bits until none gains; returns whether any did. z : INOUT; g : scratch (used,)."""
-    size = square
+def measure(G, used, largest, lengths):  # type: ignore[no-untyped-def]
+    """largest : OUT (used,), twice the largest product of each feature with another; lengths : OUT (used,), |a|.
+
+    Returns the sum of the lengths.
+    """
+    total = 0.0
     for k in range(used):
-        size += G[k, k]
-        g[k] = -b[k]
+        largest[k], lengths[k] = 0.0, np.sqrt(G[k, k])
+        total += lengths[k]
         for j in range(used):
-            if z[j]:
-                g[k] += G[k, j]
+            if j != k:
+                largest[k] = max(largest[k], 2.0 * np.abs(G[k, j]))
+    return total
+
+
+@compiled(fastmath=REORDER)
+def flip_row(g, G, largest, lengths, z, used, rounding, single):  # type: ignore[no-untyped-def]
+    """The best flip of one or two bits until none gains; returns whether any did.
+
+    lengths : IN (used,), |a|; rounding : IN, times these lengths is rounding, which might go on for ever
+    z : INOUT; g : INOUT (used,), half the gradient
+    single : OUT (used,), what flipping each bit alone changes, and rounding
+    """
     changed = False
     while True:
-        # Less than this share of what is added up is rounding, which might go on for ever.
-        least, first, second = -gain * size, -1, -1
+        least, first, second, smallest = 0.0, -1, -1, np.inf
         for k in range(used):
-            sk = 1.0 - 2.0 * z[k]
-            single = G[k, k] + 2.0 * sk * g[k]
-            if single < least:
-                least, first, second = single, k, k
+            single[k] = G[k, k] + 2.0 * (1.0 - 2.0 * z[k]) * g[k] + rounding * lengths[k]
+            smallest = min(smallest, single[k])
+        for k in range(used):
+            if single[k] < least:
+                least, first, second = single[k], k, k
+        for k in range(used):
+            if single[k] + smallest - largest[k] >= least:  # no pair with this bit gains more
+                continue
+            sk = 2.0 * (1.0 - 2.0 * z[k])
             for j in range(k):
-                sj = 1.0 - 2.0 * z[j]
-                pair = single + G[j, j] + 2.0 * sj * (g[j] + sk * G[j, k])
+                pair = single[k] + single[j] + sk * (1.0 - 2.0 * z[j]) * G[k, j]
                 if pair < least:
                     least, first, second = pair, j, k
         if first < 0:
@@ -43,25 +61,39 @@ def flip_row(b, G, z, used, gain, square, g):  # type: ignore[no-untyped-def]
             sign = 1.0 - 2.0 * z[k]
             z[k] = 1 - z[k]
             for j in range(used):
-                g[j] += sign * G[j, k]
+                g[j] += sign * G[k, j]
 
 
 @compiled(fastmath=REORDER)
-def factor(G, used, order, R, P):  # type: ignore[no-untyped-def]
-    """A triangle R with R'R = G + ridge for branch and bound, whose most decisive bits come last. Returns the ridge.
+def bound(P, used, ridges, slack):  # type: ignore[no-untyped-def]
+    """slack : OUT (used,), a diagonal that leaves G positive: flips f change a code's cost by at least f.(slack f).
 
-    As bits are their own squares, a ridge on the diagonal of G and half of it beside b leave every cost as it is, and
+    P : IN, inverse of G + ridges. With its diagonal scaled to one, no eigenvalue exceeds the largest sum of a row.
+    """
+    norm = 0.0
+    for k in range(used):
+        total = 0.0
+        for j in range(used):
+            total += np.abs(P[k, j]) / np.sqrt(P[j, j])
+        norm = max(norm, total / np.sqrt(P[k, k]))
+    for k in range(used):
+        slack[k] = 1.0 / (norm * P[k, k]) - ridges[k]
+
+
+@compiled(fastmath=REORDER)
+def factor(G, used, order, R, P, ridges, slack):  # type: ignore[no-untyped-def]
+    """A triangle R with R'R = G + ridges for branch and bound, whose most decisive bits come last.
+
+    As bits are their own squares, ridges on the diagonal of G and half of them beside b leave every cost as it is, and
     there is a triangle even where features are dependent.
 
     order : OUT (used,), which feature stands where; R : OUT (used, used); P : scratch (used, used)
+    ridges : OUT (used,), of the features; slack : OUT (used,), as in :func:`bound`
     """
-    ridge = np.finfo(np.float64).tiny
     for k in range(used):
-        ridge += 1e-3 * G[k, k] / used
-    for k in range(used):
-        order[k] = k
+        order[k], ridges[k] = k, 1e-3 * G[k, k] + np.finfo(np.float64).tiny
         for j in range(used):
-            P[k, j] = G[k, j] + (ridge if j == k else 0.0)
+            P[k, j] = G[k, j] + (ridges[k] if j == k else 0.0)
     # Inverse in place, by pivots on the diagonal.
     for k in range(used):
         pivot = 1.0 / P[k, k]
@@ -76,6 +108,7 @@ def factor(G, used, order, R, P):  # type: ignore[no-untyped-def]
             if j != k:
                 P[k, j] *= pivot
         P[k, k] = pivot
+    bound(P, used, ridges, slack)
     for last in range(used - 1, 0, -1):
         best = 0
         for i in range(last + 1):
@@ -89,61 +122,160 @@ def factor(G, used, order, R, P):  # type: ignore[no-untyped-def]
                 P[order[i], order[j]] -= f * P[m, order[j]]
     for i in range(used):
         for j in range(i, used):
-            total = G[order[i], order[j]] + (ridge if i == j else 0.0)
+            total = G[order[i], order[j]] + (ridges[order[i]] if i == j else 0.0)
             for k in range(i):
                 total -= R[k, i] * R[k, j]
             R[i, j] = np.sqrt(total) if i == j else total / R[i, i]
-    return ridge
 
 
 @compiled()
-def branch_row(b, R, order, ridge, z, used, gain, square, node_limit, y, code, tree):  # type: ignore[no-untyped-def]
-    """Branch and bound from the code z; returns whether there was a better one. z : INOUT; y, code, tree : scratch."""
+def branch_row(g, G, lengths, R, order, ridges, z, used, rounding, node_limit, y, code, tree):  # type: ignore[no-untyped-def]
+    """Branch and bound from the code z; returns whether there was a better one. z : INOUT; y, code, tree : scratch.
+
+    g : IN (used,), half the gradient at z, which tells by how much what is found is better
+    """
     for i in range(used):
-        code[i] = z[order[i]]
-        y[i] = b[order[i]] + 0.5 * ridge
-        for k in range(i):
-            y[i] -= R[k, i] * y[k]
+        k = order[i]
+        code[i] = z[k]
+        y[i] = 0.5 * ridges[k] - g[k]
+        for j in range(used):
+            if z[j]:
+                y[i] += G[k, j]
+        for j in range(i):
+            y[i] -= R[j, i] * y[j]
         y[i] /= R[i, i]
-    now = distance(y, R, code, used)
-    found = branch(y, R, used, now - gain * (square + now), node_limit, tree, code)
+    if not branch(y, R, used, distance(y, R, code, used), node_limit, tree, code):
+        return False
+    change = 0.0
+    for i in range(used):
+        k = order[i]
+        if code[i] != z[k]:
+            change += 2.0 * (1.0 - 2.0 * z[k]) * g[k] + rounding * lengths[k]
+            for m in range(used):
+                j = order[m]
+                if code[m] != z[j]:
+                    change += (1.0 - 2.0 * z[k]) * (1.0 - 2.0 * z[j]) * G[k, j]
+    if change >= 0.0:
+        return False
     for i in range(used):
         z[order[i]] = code[i]
-    return found
+    return True
+
+
+@compiled(fastmath=REORDER)
+def is_settled(single, slack, G, used):  # type: ignore[no-untyped-def]
+    """Whether no flips of any bits gain: together they change the cost by the sum of at least these numbers."""
+    least = 0.0
+    for k in range(used):
+        least = min(least, single[k] - G[k, k] + slack[k])
+    return least >= 0.0
+
+
+@compiled(fastmath=REORDER)
+def gradients(X, A, G, Z, used, is_far, B):  # type: ignore[no-untyped-def]
+    """B : OUT (N, room), half the gradients at the codes Z."""
+    if is_far:
+        residual = np.empty(X.shape[1])
+        for n in range(len(X)):
+            take_residual(X[n], Z[n], A, used, residual)
+            for k in range(used):
+                total = 0.0
+                for d in range(X.shape[1]):
+                    total -= A[k, d] * residual[d]
+                B[n, k] = total
+        return
+    project(X, A, used, B)
+    for n in range(len(X)):
+        for k in range(used):
+            B[n, k] = -B[n, k]
+        for j in range(used):
+            if Z[n, j]:
+                for k in range(used):
+                    B[n, k] += G[j, k]
 
 
 @compiled(inline="always")
 def search_rows(B, G, squares, Z, used, gain, node_limit):  # type: ignore[no-untyped-def]
-    """Flips of one or two bits, then branch and bound if ``node_limit`` allows it; returns how many codes changed."""
+    """Flips of one or two bits, then branch and bound if ``node_limit`` allows it; returns how many codes changed.
+
+    B : INOUT (N, room), half the gradients at the codes; Z : INOUT
+    """
     if used == 0:
         return 0
     K, changed = used, 0
     R, P, order = np.empty((K, K)), np.empty((K, K)), np.empty(K, np.int64)
-    y, g, code, tree = np.empty(K), np.empty(K), np.empty(K, np.uint8), make_tree(K)
-    ridge = factor(G, used, order, R, P) if node_limit else 0.0
+    y, single, largest, lengths = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
+    ridges, slack, code, tree = np.empty(K), np.empty(K), np.empty(K, np.uint8), make_tree(K)
+    total = measure(G, used, largest, lengths)
+    if node_limit:
+        factor(G, used, order, R, P, ridges, slack)
     for n in range(len(B)):
-        moved = flip_row(B[n], G, Z[n], used, gain, squares[n], g)
-        if node_limit:
-            found = branch_row(B[n], R, order, ridge, Z[n], used, gain, squares[n], node_limit, y, code, tree)
+        g, z, rounding = B[n], Z[n], gain * (np.sqrt(squares[n]) + total)
+        moved = flip_row(g, G, largest, lengths, z, used, rounding, single)
+        if node_limit and not is_settled(single, slack, G, used):
+            found = branch_row(g, G, lengths, R, order, ridges, z, used, rounding, node_limit, y, code, tree)
             moved = moved or found
         changed += moved
     return changed
 
 
 @compiled()
-def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, scratch):  # type: ignore[no-untyped-def]
+def carry_on(A, before, used, momentum):  # type: ignore[no-untyped-def]
+    """A : INOUT, goes on by a share of the step from ``before``, which becomes what A was. before : INOUT."""
+    for k in range(used):
+        for d in range(A.shape[1]):
+            now = A[k, d]
+            A[k, d] += momentum * (now - before[k, d])
+            before[k, d] = now
+
+
+@compiled()
+def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum, is_far, scratch):  # type: ignore[no-untyped-def]
     """Least squares and best codes in turn until no code changes. Z, A : INOUT.
+
+    momentum : IN, a share by which features first go beyond least squares, in the direction they come from: fewer
+    iterations and lower ends on average, but the squared error may rise on the way
+    is_far : IN, whether products of rows lose the digits that matter
 
     Returns how many features there are.
     """
-    iteration, changed, exact = 0, 1, False
+    iteration, changed, exact, moving = 0, 1, False, momentum > 0.0
+    before, last = np.zeros(A.shape), -1
     while changed and iteration < max_iter:
         iteration += 1
         fit_run(X, weights, Z, A, used, scratch)
         used = drop_dependent(Z, A, used, scratch.independent)
-        project(X, A, used, scratch.B)
+        if moving:
+            carry_on(A, before, used, momentum if used == last else 0.0)
+            last = used
         square_features(A, used, scratch.G)
+        gradients(X, A, scratch.G, Z, used, is_far, scratch.B)
         changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit if exact else 0)
+        if moving:
+            moving, changed = changed > 0, 1
+            continue
         # Flips of one or two bits first; once they change nothing, branch and bound.
         exact, changed = changed == 0, changed + (not exact)
+    if moving or changed:
+        fit_run(X, weights, Z, A, used, scratch)
+        used = drop_dependent(Z, A, used, scratch.independent)
     return used
+
+
+@compiled(fastmath=REORDER)
+def best_end(R, weights, order):  # type: ignore[no-untyped-def]
+    """How many of the first rows explain most if they share a feature: |sum of w r|^2 over the sum of w.
+
+    R : IN (N, D); order : IN (N,)
+    """
+    D = R.shape[1]
+    sums, size, most, count = np.zeros(D), 0.0, -1.0, 1
+    for i in range(len(order)):
+        n, square = order[i], 0.0
+        size += weights[n]
+        for d in range(D):
+            sums[d] += weights[n] * R[n, d]
+            square += sums[d] * sums[d]
+        if square > most * size:
+            most, count = square / size, i + 1
+    return count

@@ -1,0 +1,291 @@
+"""How often the number of groups is found, and what the path costs; prints tables in Markdown.
+
+python benchmarks/choosing_k.py              all of it, about an hour on one core
+python benchmarks/choosing_k.py --quick      one seed each
+python benchmarks/choosing_k.py settings     one part: settings, fresh, groupless or cost
+"""
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator, default_rng
+from numpy.typing import NDArray
+
+from madbayes import penalty_path
+from madbayes.engine.blocks import Workers
+from madbayes.engine.path import WeakEvidenceWarning
+from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, Kind, find_path
+from madbayes.engine.search import Search, search
+
+DATA = Path(os.environ.get("MADBAYES_DATA", Path(__file__).resolve().parents[1] / ".." / "shared" / "data"))
+CORNERS = ["010111010", "111101111", "100110111", "111010010"]
+PATH_LENGTH = 16
+
+
+class Case(NamedTuple):
+    """A kind of table whose number of groups is known."""
+
+    name: str
+    kind: str
+    make: Callable[[Generator], NDArray]
+    right: tuple[int, ...]  # none of them where there are no groups
+    cap: int | None = None
+
+
+def linear_gaussian(g: Generator, N: int, D: int, K: int, sigma: float, p: float) -> NDArray:
+    """Rows with any of K normal features."""
+    Z = g.random((N, K)) < p
+    A = g.normal(size=(K, D))
+    return Z @ A + sigma * g.normal(size=(N, D))
+
+
+def with_features(g: Generator, A: NDArray, N: int, p: float, sigma: float) -> NDArray:
+    """Rows with any of the features given."""
+    return (g.random((N, len(A))) < p) @ A + sigma * g.normal(size=(N, A.shape[1]))
+
+
+def cambridge() -> NDArray:
+    """Four shapes, each in a corner of its own."""
+    A = np.zeros((4, 6, 6))
+    for k, shape in enumerate(CORNERS):
+        top, left = 3 * (k // 2), 3 * (k % 2)
+        A[k, top : top + 3, left : left + 3] = np.array(list(shape), dtype=float).reshape(3, 3)
+    return A.reshape(4, -1)
+
+
+def bars(size: int) -> NDArray:
+    """All horizontal and vertical bars."""
+    A = np.zeros((2 * size, size, size))
+    for i in range(size):
+        A[i, i] = A[size + i, :, i] = 1
+    return A.reshape(2 * size, -1)
+
+
+def with_base(g: Generator, K: int, N: int, D: int, sigma: float) -> NDArray:
+    """Features beside one that all rows have."""
+    Z, A, base = g.random((N, K)) < 0.5, g.normal(size=(K, D)), 2 * g.normal(size=D)
+    return Z @ A + base + sigma * g.normal(size=(N, D))
+
+
+def mixture(g: Generator, N: int, D: int, K: int, separation: float) -> NDArray:
+    """Normal clusters about normal centres."""
+    centres = g.normal(size=(K, D)) * separation / np.sqrt(2)
+    X = centres[g.integers(K, size=N)] + g.normal(size=(N, D))
+    return X - X.mean(axis=0)
+
+
+def blobs(g: Generator, K: int, D: int, distance: float, sizes: list[int]) -> NDArray:
+    """Normal clusters of these sizes, no two centres nearer than ``distance`` standard deviations."""
+    centres, width = np.zeros((0, D)), 2 * distance
+    while len(centres) < K:
+        new, width = g.uniform(-width, width, size=D), 1.01 * width
+        if all(np.linalg.norm(new - centre) > distance for centre in centres):
+            centres = np.vstack([centres, new])
+    labels = np.repeat(np.arange(K), sizes)
+    return centres[labels] + g.normal(size=(len(labels), D))
+
+
+def with_far_rows(g: Generator) -> NDArray:
+    """Eight clusters, and five rows far from all and from each other."""
+    far = g.normal(size=(5, 6))
+    far *= 200 * np.arange(1, 6)[:, None] / np.linalg.norm(far, axis=1, keepdims=True)
+    return np.vstack([blobs(g, 8, 6, 10, [30] * 8), far])
+
+
+def nested(g: Generator) -> NDArray:
+    """Two clusters of four clusters each."""
+    corners = 6 * np.array([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+    side = np.array([60.0, 0.0, 0.0])
+    X = np.repeat(np.vstack([corners - side, corners + side]), 20, axis=0)
+    return X + g.normal(size=X.shape)
+
+
+def one_factor(g: Generator, N: int, D: int) -> NDArray:
+    """A long normal cloud."""
+    return g.normal(size=(N, 1)) * g.uniform(0.5, 3, size=D) + g.normal(size=(N, D))
+
+
+def tabletop() -> NDArray:
+    """The pictures as the README beside them says."""
+    from PIL import Image
+
+    files = [DATA / "tabletop" / f"Picture_{i}.jpg" for i in range(1, 101)]
+    X = np.stack([np.asarray(Image.open(file), dtype=np.float64).ravel() / 255 for file in files]) / np.sqrt(99)
+    U, lengths, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    return np.asarray(U * lengths)
+
+
+def settings() -> Iterator[Case]:
+    """Thirteen kinds of tables with features."""
+
+    def case(name: str, K: int, make: Callable[[Generator], NDArray]) -> Case:
+        return Case(name, "features", make, (K,), K + 4)
+
+    for K in (4, 8):
+        for sigma in (0.5, 1.0, 1.5, 2.0):
+            yield case(f"LG{K} σ={sigma:g}", K, partial(linear_gaussian, N=200, D=50, K=K, sigma=sigma, p=0.5))
+    yield case("LG8 σ=1 p=.2", 8, lambda g: linear_gaussian(g, 200, 50, 8, 1, 0.2))
+    yield case("LG8 σ=1 N=1000", 8, lambda g: linear_gaussian(g, 1000, 50, 8, 1, 0.5))
+    yield case("cambridge", 4, lambda g: with_features(g, cambridge(), 100, 0.5, 0.5))
+    yield case("bars 5×5", 10, lambda g: with_features(g, bars(5), 300, 0.3, 0.5))
+    yield case("LG6 σ=1 and a base", 7, lambda g: with_base(g, 6, 200, 50, 1.0))
+
+
+def fresh() -> list[Case]:
+    """Tables of other shapes, with the path as long as it likes."""
+    makers: list[tuple[str, str, tuple[int, ...], Callable[[Generator], NDArray]]] = [
+        ("3 blobs, D=2", "clusters", (3,), lambda g: blobs(g, 3, 2, 8, [50] * 3)),
+        ("5 blobs, D=2", "clusters", (5,), lambda g: blobs(g, 5, 2, 10, [40] * 5)),
+        ("2 blobs, D=5", "clusters", (2,), lambda g: blobs(g, 2, 5, 7, [50] * 2)),
+        ("5 of unequal sizes", "clusters", (5,), lambda g: blobs(g, 5, 5, 8, [100, 50, 30, 15, 10])),
+        ("8 blobs, D=10", "clusters", (8,), lambda g: blobs(g, 8, 10, 8, [40] * 8)),
+        ("6 overlapping, D=10", "clusters", (6,), lambda g: mixture(g, 300, 10, 6, 3)),
+        (
+            "12 blobs, t noise",
+            "clusters",
+            (12,),
+            lambda g: blobs(g, 12, 8, 14, [30] * 12) + 0.5 * g.standard_t(3, size=(360, 8)),
+        ),
+        ("8 blobs and 5 far rows", "clusters", (8,), with_far_rows),
+        ("2 × 4 nested", "clusters", (2, 8), nested),
+        ("40 blobs, D=10", "clusters", (40,), lambda g: blobs(g, 40, 10, 12, [10] * 40)),
+        ("sparse, K=10 p=.1", "features", (10,), lambda g: linear_gaussian(g, 300, 40, 10, 0.5, 0.1)),
+        ("4 and a base", "features", (5,), lambda g: with_base(g, 4, 200, 30, 0.5)),
+        (
+            "t noise, K=6",
+            "features",
+            (6,),
+            lambda g: linear_gaussian(g, 200, 40, 6, 0.1, 0.4) + 0.5 * g.standard_t(3, size=(200, 40)),
+        ),
+        ("few columns, K=3", "features", (3,), lambda g: linear_gaussian(g, 150, 10, 3, 0.4, 0.5)),
+        (
+            "positive, K=6",
+            "features",
+            (6,),
+            lambda g: with_features(g, g.exponential(size=(6, 30)), 200, 0.3, 0.3),
+        ),
+        ("two, K=2", "features", (2,), lambda g: linear_gaussian(g, 150, 20, 2, 0.7, 0.5)),
+        ("twelve, K=12", "features", (12,), lambda g: linear_gaussian(g, 300, 60, 12, 1, 0.4)),
+    ]
+    return [Case(name, kind, make, right) for name, kind, right, make in makers]
+
+
+def groupless() -> list[Case]:
+    """Clouds without groups, long, skewed, heavy-tailed and flat ones."""
+    makers: dict[str, Callable[[Generator], NDArray]] = {
+        "normal, D=10": lambda g: g.normal(size=(200, 10)),
+        "normal, D=50": lambda g: g.normal(size=(200, 50)),
+        "one factor, D=10": lambda g: one_factor(g, 200, 10),
+        "one factor, D=4": lambda g: one_factor(g, 300, 4),
+        "two factors, D=20": lambda g: g.normal(size=(200, 2)) @ g.normal(size=(2, 20)) * 2 + g.normal(size=(200, 20)),
+        "long normal, D=2": lambda g: g.normal(size=(100, 2)) @ [[2, 1], [0, 1]],
+        "lognormal, D=5": lambda g: np.exp(g.normal(size=(200, 5))),
+        "mildly lognormal, D=10": lambda g: np.exp(0.5 * g.normal(size=(200, 10))),
+        "skewed factor, D=5": lambda g: np.exp(0.3 * one_factor(g, 200, 5)),
+        "gamma factor, D=6": lambda g: (
+            g.gamma(2, size=(200, 1)) * g.uniform(0.5, 2, size=6) + g.gamma(1, size=(200, 6))
+        ),
+        "t, D=6": lambda g: g.standard_t(3, size=(200, 6)),
+        "t factor, D=6": lambda g: 2 * g.standard_t(3, size=(200, 1)) + g.standard_t(3, size=(200, 6)),
+        "uniform, D=2": lambda g: g.uniform(size=(200, 2)),
+        "uniform, D=3": lambda g: g.uniform(size=(200, 3)),
+        "uniform off the origin, D=10": lambda g: g.uniform(size=(200, 10)) + 5,
+    }
+    return [Case(name, kind, make, (), 10) for name, make in makers.items() for kind in ("clusters", "features")]
+
+
+def count(cases: list[Case], seeds: list[int]) -> None:
+    """How often the answer is right, and what it is otherwise."""
+    print("\n| table | groups | right | other answers | CPU seconds a table |\n|---|---|---|---|---|", flush=True)
+    total = 0
+    for case in cases:
+        began = time.process_time()
+        answers = [answer(case, case.make(default_rng(seed)), seed) for seed in seeds]
+        wrong = [str(found or "none") for found in answers if not is_right(case, found)]
+        took = (time.process_time() - began) / len(seeds)
+        right, total = len(seeds) - len(wrong), total + len(seeds) - len(wrong)
+        groups = " and ".join(map(str, case.right)) or "none"
+        print(
+            f"| {case.name} ({case.kind}) | {groups} | {right} of {len(seeds)} | {', '.join(wrong)} | {took:.1f} |",
+            flush=True,
+        )
+    print(f"\n{total} of {len(cases) * len(seeds)}", flush=True)
+
+
+def answer(case: Case, X: NDArray, seed: int) -> list[int]:
+    """The numbers that are offered, the best first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakEvidenceWarning)
+        return penalty_path(X, case.kind, max_components=case.cap, random_state=seed).candidates
+
+
+def is_right(case: Case, found: list[int]) -> bool:
+    """Whether the first of them is right; where there are several right ones, whether all are offered."""
+    if len(case.right) > 1:
+        return set(case.right) <= set(found)
+    return found[:1] == list(case.right)
+
+
+def cost() -> None:
+    """The path up to 16 groups against a search for 16, and its errors against those of separate searches."""
+    print("\n| table | path | search for 16 | ratio | largest excess over separate searches |\n|---|---|---|---|---|")
+    tables = {
+        "LG6": (FEATURES, linear_gaussian(default_rng(0), 200, 50, 6, 0.5, 0.5)),
+        "LG16 p=.5": (FEATURES, linear_gaussian(default_rng(0), 500, 64, 16, 0.5, 0.5)),
+        "tabletop": (FEATURES, tabletop()),
+        "mixture 2000×10 (clusters)": (CLUSTERS, mixture(default_rng(1), 2000, 10, 20, 4)),
+    }
+    with Workers(1) as workers:
+        for name, (kind, X) in tables.items():
+            began = time.process_time()
+            path = find_path(
+                kind, X, None, cap=PATH_LENGTH, limit=PATH_LENGTH, min_weight=0.01 * len(X), effort=Effort(),
+                rng=default_rng(0), workers=workers,
+            )  # fmt: skip
+            ours = time.process_time() - began
+            excess, theirs = {}, 0.0
+            for K in range(1, PATH_LENGTH + 1):
+                began = time.process_time()
+                excess[K] = path.sse[K - path.n_components[0]] / separate(kind, X, K, workers) - 1
+                theirs = time.process_time() - began
+            worst = max(excess, key=lambda K: excess[K])
+            words = f"{excess[worst]:.2%} at K={worst}"
+            print(f"| {name} | {ours:.2f} s | {theirs:.2f} s | {ours / theirs:.2f} | {words} |", flush=True)
+
+
+def separate(kind: Kind, X: NDArray, K: int, workers: Workers) -> float:
+    """The squared error that a search for this number alone finds."""
+    rng = default_rng(K)
+    seeds = iter(lambda: int(rng.integers(2**31)), None)
+    landscape = kind.landscape(X, 0.0, None).with_K(K)
+    return search(landscape, kind.moves, Search(), seeds, workers)[0].value
+
+
+def main() -> None:
+    """Print the tables that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=["settings", "fresh", "groupless", "cost"])
+    parser.add_argument("--seeds", type=int, default=5, help="tables of each kind")
+    parser.add_argument("--quick", action="store_true", help="one table of each kind")
+    options = parser.parse_args()
+    n_seeds = 1 if options.quick else options.seeds
+    if "settings" in options.parts:
+        count(list(settings()), [200 + i for i in range(n_seeds)])
+        count([Case("tabletop", "features", lambda g: tabletop(), (5,), 9)], [0])
+    if "fresh" in options.parts:
+        count(fresh(), [900 + i for i in range(n_seeds)])
+    if "groupless" in options.parts:
+        count(groupless(), [500 + i for i in range(n_seeds)])
+    if "cost" in options.parts:
+        cost()
+
+
+if __name__ == "__main__":
+    main()
