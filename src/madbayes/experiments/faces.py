@@ -57,7 +57,7 @@ def faces(data: str | Path | None, seed: int, quick: bool) -> Faces:
     counts = (35, 27, 20, 18) if quick else tuple(PAPER_CODES.values())
     pictures, Z = make_faces(counts, random_state=seed)  # type: ignore[arg-type]
     projection = project(pictures, 100, scale=1 / np.sqrt(len(Z) - 1))
-    return Faces(projection, Z, f"Generated pictures of faces. {SOURCE}")
+    return Faces(projection, Z, f"Generated pictures of faces, in the proportions that the paper counts. {SOURCE}")
 
 
 def experiment(
@@ -163,8 +163,8 @@ def words(Z: NDArray, path: Any, penalty: float, clusters: dict[int, DPMeans]) -
         f"Stepwise K-features at a penalty of {penalty:.4g} chooses {K} features, {based}; {N_FEATURES} are best "
         f"{over}, and the widest range is that of {path.best}. The paper's penalty of 5 is on a scale that it does not "
         "state.",
-        f"Groups of faces by their features and by clusters differ: the adjusted Rand index is {' and '.join(same)} "
-        "clusters.",
+        f"Groups of faces by their features beside clusters: the adjusted Rand index is {' and '.join(same)} clusters "
+        "(1: the same groups).",
     ]
 
 
