@@ -157,11 +157,9 @@ def words(measured: dict[str, Measured], effort: Effort) -> list[str]:
     found = [f"{name} {measured[name].K} (the paper: {paper.K})" for name, paper in PAPER.items()]
     lowest = {name: measured[name].value for name in others}
     missed = [name for name, value in lowest.items() if value > best.value * (1 + SAME)]
-    others_reach = (
-        f"the best restarts of {', '.join(missed)} stay above" if missed else "the best restarts reach it, too"
-    )
+    others_reach = f"restarts of {', '.join(missed)} stay above" if missed else "so did the best restarts"
     return [
-        f"{effort.n_sweeps} sweeps of the Gibbs sampler in compiled code took {gibbs.seconds:.2g} s on one thread. That "
+        f"{effort.n_sweeps} sweeps of the Gibbs sampler in compiled code took {gibbs.seconds:.2g} s on a thread. That "
         f"time over the time of all restarts: {', '.join(ratios)}.",
         f"Features found at a penalty of {effort.penalty:g}: {', '.join(found)}.",
         f'search="best" reached {best.value:.6g} with {best.K} features in {best.seconds:.2g} s; {others_reach}.',
