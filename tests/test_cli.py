@@ -172,6 +172,7 @@ def test_faces_from_a_folder(tmp_path):
         (["tabletop", "--data", "{}/pictures"], "are not the 100 tabletop pictures"),
         (["faces", "--data", "{}/pictures"], "one.png cannot be read as a picture"),
         (["tabletop", "--penalty", "0"], "--penalty 0: it must be a positive number"),
+        (["dice", "--jobs", "0"], "--jobs 0: it must be a number of threads"),
         (["faces", "--penalty", "nan"], "--penalty nan: it must be a positive number"),
         (["tabletop", "--quick", "--out", "{}"], "is not empty and has no results of madbayes"),
     ],

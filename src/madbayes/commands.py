@@ -70,7 +70,7 @@ def reproduce_tabletop(
     quick: Quick = False,
 ) -> None:
     """Four objects on a table: squared errors, features as pictures, clusters, running times, Gibbs samplers."""
-    check_penalty(penalty)
+    check_options(penalty, jobs)
     reproduce_one(
         "tabletop", out, lambda: tabletop.experiment(data, penalty=penalty, seed=seed, n_jobs=jobs, quick=quick)
     )
@@ -88,18 +88,21 @@ def reproduce_faces(
     quick: Quick = False,
 ) -> None:
     """Aligned faces: features beside clusters."""
-    check_penalty(penalty)
+    check_options(penalty, jobs)
     reproduce_one("faces", out, lambda: faces.experiment(data, penalty=penalty, seed=seed, n_jobs=jobs, quick=quick))
 
 
 @reproduce.command(name="dice")
 def reproduce_dice(out: Out = None, seed: Seed = 0, jobs: Jobs = -1, quick: Quick = False) -> None:
     """Dice and bars, whose features are known."""
+    check_options(None, jobs)
     reproduce_one("dice", out, lambda: dice.experiment(seed=seed, n_jobs=jobs, quick=quick))
 
 
-def check_penalty(penalty: float | None) -> None:
-    """A price is a positive number."""
+def check_options(penalty: float | None, jobs: int) -> None:
+    """A price is a positive number, and there is at least one thread."""
+    if jobs == 0 or jobs < -1:
+        stop(ValueError(f"--jobs {jobs}: it must be a number of threads, or -1 for all cores"))
     if penalty is not None and not 0 < penalty < float("inf"):
         stop(ValueError(f"--penalty {penalty:g}: it must be a positive number"))
 
