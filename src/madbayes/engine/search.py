@@ -145,8 +145,9 @@ class Search:
         for name in ("patience", "agreement", "max_lineages", "max_moves"):
             value = getattr(self, name)
             is_open = name.startswith("max") and (value is None or value == "auto")
-            if not is_open and not (isinstance(value, Integral) and int(value) >= 1):
-                raise ValueError(f"{name}={value!r} is not accepted: give an integer of at least 1")
+            least = 0 if name == "max_moves" else 1
+            if not is_open and not (isinstance(value, Integral) and int(value) >= least):
+                raise ValueError(f"{name}={value!r} is not accepted: give an integer of at least {least}")
 
 
 @dataclass
