@@ -308,14 +308,18 @@ def _advance(
 
     A stride that was cut by the clock can thus be made again by the number of moves.
     """
-    n_strides, steps = (1, STRIDE) if allowed >= STRIDE * len(lineages) else (STRIDE, 1)
-    for _ in range(n_strides):
-        active = [lineage for lineage in lineages if not lineage.ended]
-        if n_strides > 1:
-            active = active[: max(int(allowed), 0)]
-        before = sum(lineage.moves for lineage in active)
-        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), active)
-        allowed -= sum(lineage.moves for lineage in active) - before
+
+    def advance(some: list[Lineage], steps: int) -> None:
+        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), some)
+
+    if allowed >= STRIDE * len(lineages):
+        advance(lineages, STRIDE)
+        return
+    advance(lineages, 0)  # all begin, as they would in a whole stride
+    for _ in range(STRIDE):
+        active = [lineage for lineage in lineages if not lineage.ended][: max(int(allowed), 0)]
+        advance(active, 1)
+        allowed -= len(active)
 
 
 def _is_decided(lineages: list[Lineage], landscape: Landscape, options: Search) -> bool:
