@@ -26,7 +26,7 @@ SEEDS = range(5)
 # A value within this share of the best known is that value.
 SAME = 1e-6
 # The search itself would end when lineages agree; here it goes on until it hits.
-ENDLESS = Search(agreement=10**9, max_lineages=None)
+ENDLESS = Search(agreement=10**9, max_lineages=None, max_moves=None)
 
 
 class Over(Exception):

@@ -271,7 +271,7 @@ def test_a_few_groupless_tables_are_enough_where_all_is_clear(kind):
     X = blobs(3, 60, 2, 20) if kind == "clusters" else linear_gaussian(80, 20, 3, 0.1)
     path = find(kind, X, limit=5, n_null=20)
     assert path.best == 3
-    assert len(path.null_ratios) == 3
+    assert len(path.null_ratios) <= 3
 
 
 def test_tiny_groups_are_set_aside_one_after_the_other():

@@ -32,6 +32,9 @@ class Hills:
     floor: float = -np.inf  # nothing is known to be lower than this
     began: int = 0
 
+    def cost(self, K):
+        return 1.0
+
     def is_final(self, solution):
         return solution.value <= self.floor
 

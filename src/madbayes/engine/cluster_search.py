@@ -94,6 +94,10 @@ class ClusterLandscape:
         """Whether there are so few rows that nothing is too dear to try."""
         return len(self.X) <= 20
 
+    def cost(self, K: int) -> float:
+        """Operations of a pass over the rows with K groups, about."""
+        return self.X.size * (K + 1.0)
+
     @property
     def enough(self) -> int:
         """Lineages that are enough where they do not agree: the more rows, the more there may be to find."""

@@ -108,6 +108,10 @@ class CovarianceLandscape(ClusterLandscape):
         """The smallest eigenvalue of each precision, less what rounding may do to it."""
         return np.asarray((1 - 1e-9) * np.linalg.eigvalsh(self.precisions)[:, 0])
 
+    def cost(self, K: int) -> float:
+        """Operations of a pass over the rows with K groups, about."""
+        return self.X.shape[1] * super().cost(K)
+
     @property
     def most(self) -> int:
         """No solution has more clusters than this."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from madbayes.engine.allocation import Table, bp_means, k_features
 from madbayes.engine.blocks import Workers
+from madbayes.engine.bounds import singular_squares
 from madbayes.engine.search import SAME, Move, Solution, is_lower
 from madbayes.engine.seeding import seed_features
 from madbayes.model.likelihoods import Weights, gram_inverse
@@ -88,6 +89,10 @@ class FeatureLandscape:
     def is_tiny(self) -> bool:
         """Whether there are so few rows that nothing is too dear to try."""
         return len(self.table.X) <= TINY
+
+    def cost(self, K: int) -> float:
+        """Operations of a pass over the rows with K groups, about."""
+        return self.table.X.size * (K + 1.0)
 
     @property
     def enough(self) -> int:
@@ -170,7 +175,7 @@ class FeatureLandscape:
     @cached_property
     def spectrum(self) -> NDArray[np.float64]:
         """Squared singular values of the table."""
-        return self.unit * np.linalg.svd(self.table.X * np.sqrt(self.weights)[:, None], compute_uv=False) ** 2
+        return self.unit * singular_squares(self.table.X, self.weights)
 
     def is_lower(self, solution: Solution, than: Solution) -> bool:
         """Whether a solution is better by more than rounding; where K is given, more features always are."""

@@ -260,7 +260,7 @@ class Finder(NamedTuple):
             return path
         finder = self._replace(cap=None, most=max(path.contenders) + 2, effort=NULL_EFFORT)
         for n in range(self.effort.n_null):
-            if n == FEW and _is_clear(path):
+            if 1 <= n <= FEW and _is_clear(path):
                 break
             path = replace(path, null_ratios=[*path.null_ratios, finder.solve(null(), None).ratios])
         return path
@@ -278,12 +278,14 @@ class Finder(NamedTuple):
 
 def _is_clear(path: PenaltyPath) -> bool:
     """Whether intervals are so far above or below those of groupless tables that more of them would tell nothing."""
-    return _stands_out(path) or not any(path.ratios[K] > path.threshold(K, 0.0) for K in path.contenders)
+    enough = len(path.null_ratios) >= FEW
+    return _stands_out(path) or (enough and not any(path.ratios[K] > path.threshold(K, 0.0) for K in path.contenders))
 
 
 def _stands_out(path: PenaltyPath) -> bool:
-    """Whether the evidence is far beyond doubt."""
-    return bool(path.candidates) and path.ratios[path.best] > path.threshold(path.best, 3 * SPREADS)
+    """Whether the evidence is far beyond doubt; the fewer tables it was compared with, the farther."""
+    spreads = 3 * SPREADS * max(1.0, FEW / max(1, len(path.null_ratios)))
+    return bool(path.candidates) and path.ratios[path.best] > path.threshold(path.best, spreads)
 
 
 def _rows_of_tiny_groups(solution: Solution, weights: NDArray, min_weight: float) -> NDArray[np.bool_]:

@@ -30,6 +30,8 @@ SLOW = 2
 EASY = 6
 # In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
 CARE = 3
+# Operations after which a search ends that nobody has limited otherwise: some tens of seconds.
+WORK = 1e10
 # Values that differ by no more than this share are the same.
 SAME = 1e-9
 
@@ -77,6 +79,9 @@ class Landscape(Protocol):
     def enough(self) -> int:
         """Lineages that are enough where they do not agree."""
 
+    def cost(self, K: int) -> float:
+        """Operations of a pass over the rows with K groups, about."""
+
     def is_final(self, solution: Solution) -> bool:
         """Whether it is known that nothing is lower."""
 
@@ -92,6 +97,8 @@ class Landscape(Protocol):
 
 # A move proposes assignments, or None where it has none to propose.
 Move = Callable[[Any, Solution, np.random.Generator], NDArray | None]
+# Assignments to begin with, for a landscape.
+Start = Callable[[Any, np.random.Generator], NDArray]
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,9 @@ class Search:
     moves : dict of str to function, optional
         Moves by name, ``{**feature_moves, "mine": mine}`` for example; all there are for the kind of groups if not
         given.
+    start : function, optional
+        Where lineages begin: assignments, made from the landscape and a random generator. By default the landscape's
+        own, ``landscape.start``.
     patience : int
         A lineage ends after this many moves for each of its groups, and as many again, without success.
     agreement : int
@@ -111,8 +121,9 @@ class Search:
     max_lineages : int, "auto" or None
         Or when this many lineages have ended; "auto" is a fifth of the number of rows, at least 6 and at most 40, and
         30 where rows are very few.
-    max_moves : int, optional
-        Or when this many moves have been made: never more.
+    max_moves : int, "auto" or None
+        Or when this many moves have been made: never more. "auto" is as many as take ten thousand million operations,
+        if a move takes as many as there are rows times groups times columns.
 
     Examples
     --------
@@ -122,19 +133,21 @@ class Search:
     """
 
     moves: Mapping[str, Move] | None = None
+    start: Start | None = None
     patience: int = 4
     agreement: int = 4
     max_lineages: int | Literal["auto"] | None = "auto"
-    max_moves: int | None = None
+    max_moves: int | Literal["auto"] | None = "auto"
 
     def __post_init__(self) -> None:
         if self.moves is not None and not self.moves:
             raise ValueError("moves={} is not accepted: give at least one move, or None for all there are")
         for name in ("patience", "agreement", "max_lineages", "max_moves"):
             value = getattr(self, name)
-            is_open = (value is None and name.startswith("max")) or (value == "auto" and name == "max_lineages")
-            if not is_open and not (isinstance(value, Integral) and int(value) >= 1):
-                raise ValueError(f"{name}={value!r} is not accepted: give an integer of at least 1")
+            is_open = name.startswith("max") and (value is None or value == "auto")
+            least = 0 if name == "max_moves" else 1
+            if not is_open and not (isinstance(value, Integral) and int(value) >= least):
+                raise ValueError(f"{name}={value!r} is not accepted: give an integer of at least {least}")
 
 
 @dataclass
@@ -144,6 +157,7 @@ class Lineage:
     seed: int
     best: Solution | None = None
     is_hard: bool = False  # whether to try the stronger polish before it ends
+    start: Start | None = None  # where to begin; where the landscape says if there is none
     trace: list[float] = field(default_factory=list)
     moves: int = 0
     seconds: float = 0.0
@@ -166,7 +180,7 @@ class Lineage:
         """So many moves, fewer only if it ends."""
         began = perf_counter()
         if self.best is None:
-            self.best = landscape.start(self.rng)
+            self.best = self._begin(landscape)
         if not self.trace:
             self.trace.append(self.best.value)
             self.final = self.ended = landscape.is_final(self.best)
@@ -174,6 +188,11 @@ class Lineage:
             if not self.ended:
                 self._move(landscape, moves, patience)
         self.seconds += perf_counter() - began
+
+    def _begin(self, landscape: Landscape) -> Solution:
+        if self.start is None:
+            return landscape.start(self.rng)
+        return landscape.polish(self.start(landscape, self.rng))
 
     def patience(self, patience: int) -> int:
         """Moves without success after which it ends."""
@@ -251,7 +270,7 @@ def _begin(
     hard = landscape.is_tiny or len(lineages) >= EASY
     wanted = ABREAST * 2 ** (generation - 1)
     room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
-    new = [Lineage(next(seeds), is_hard=hard) for _ in range(room)]
+    new = [Lineage(next(seeds), None, hard, options.start) for _ in range(room)]
     lineages += new
     return new or [lineage for lineage in lineages if not lineage.ended]
 
@@ -265,7 +284,16 @@ def _allowed(landscape: Landscape, options: Search) -> float:
 
 def _moves_left(lineages: list[Lineage], options: Search) -> float:
     """Moves that may still be made."""
-    return np.inf if options.max_moves is None else options.max_moves - sum(lineage.moves for lineage in lineages)
+    if options.max_moves is None or options.max_moves == "auto":
+        return np.inf
+    return options.max_moves - sum(lineage.moves for lineage in lineages)
+
+
+def _has_done_enough(lineages: list[Lineage], landscape: Landscape, options: Search) -> bool:
+    """Whether so much work is done that nobody would wait for more without saying so."""
+    if options.max_moves != "auto":
+        return False
+    return sum(one.moves * landscape.cost(one.best.K) for one in lineages if one.best is not None) >= WORK
 
 
 def _advance(
@@ -280,14 +308,18 @@ def _advance(
 
     A stride that was cut by the clock can thus be made again by the number of moves.
     """
-    n_strides, steps = (1, STRIDE) if allowed >= STRIDE * len(lineages) else (STRIDE, 1)
-    for _ in range(n_strides):
-        active = [lineage for lineage in lineages if not lineage.ended]
-        if n_strides > 1:
-            active = active[: max(int(allowed), 0)]
-        before = sum(lineage.moves for lineage in active)
-        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), active)
-        allowed -= sum(lineage.moves for lineage in active) - before
+
+    def advance(some: list[Lineage], steps: int) -> None:
+        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), some)
+
+    if allowed >= STRIDE * len(lineages):
+        advance(lineages, STRIDE)
+        return
+    advance(lineages, 0)  # all begin, as they would in a whole stride
+    for _ in range(STRIDE):
+        active = [lineage for lineage in lineages if not lineage.ended][: max(int(allowed), 0)]
+        advance(active, 1)
+        allowed -= len(active)
 
 
 def _is_decided(lineages: list[Lineage], landscape: Landscape, options: Search) -> bool:
@@ -299,6 +331,7 @@ def _is_decided(lineages: list[Lineage], landscape: Landscape, options: Search) 
         or any(lineage.final for lineage in ended)
         or len(ended) >= _allowed(landscape, options)
         or _moves_left(lineages, options) <= 0
+        or _has_done_enough(lineages, landscape, options)
     )
 
 

@@ -170,13 +170,13 @@ class DPMeans(ClusterEstimator):
         With ``search="paper"``, use the collapsed algorithm, in which means follow every single move.
     search : {"best", "paper"} or Search, default="best"
         ``"paper"`` restarts the paper's algorithm. ``"best"`` is iterated local search: moves, each kept only if the
-        objective falls, in several lineages until the best value was reached four times independently, or forty
-        lineages have ended. A :class:`madbayes.engine.search.Search` sets these numbers and the moves.
+        objective falls, in several lineages until the best value was reached four times independently, or
+        enough work is done. A :class:`madbayes.engine.search.Search` says how much, and which moves.
     init : array of shape (K, n_columns) or fitted model, optional
         Means to start from, in place of the mean of all rows.
     n_init : int, default="auto"
         Number of lineages at most, or of runs of the paper's algorithm, of which the first takes the rows in order
-        and the others permute them. ``"auto"`` is 40 lineages or 10 runs, or 1 with ``init``. With
+        and the others permute them. ``"auto"`` is 6 to 40 lineages or 10 runs, or 1 with ``init``. With
         ``penalty="auto"`` one more starts from the solution found on the way.
     max_iter : int, default=300
         Passes over all rows of a run of the paper's algorithm.

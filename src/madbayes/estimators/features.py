@@ -284,13 +284,13 @@ class BPMeans(FeatureEstimator):
         With ``search="paper"``, use the collapsed algorithm, in which components follow every single change of a bit.
     search : {"best", "paper"} or Search, default="best"
         ``"paper"`` restarts the paper's algorithm. ``"best"`` is iterated local search: moves, each kept only if the
-        objective falls, in several lineages until the best value was reached four times independently, or forty
-        lineages have ended. A :class:`madbayes.engine.search.Search` sets these numbers and the moves.
+        objective falls, in several lineages until the best value was reached four times independently, or
+        enough work is done. A :class:`madbayes.engine.search.Search` says how much, and which moves.
     init : (Z, A) or fitted model, optional
         Where the first run starts.
     n_init : int, default="auto"
         Number of lineages at most, or of runs of the paper's algorithm, which differ by their ++ seeds. ``"auto"``
-        is 40 lineages or 10 runs, or 1 with ``init``. With ``penalty="auto"`` one more starts from the solution
+        is 6 to 40 lineages or 10 runs, or 1 with ``init``. With ``penalty="auto"`` one more starts from the solution
         found on the way.
     max_iter : int, default=300
         Passes over all rows of a run of the paper's algorithm.

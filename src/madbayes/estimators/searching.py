@@ -15,6 +15,8 @@ from madbayes.estimators.problem import Budget, Found, Problem
 from madbayes.model import Likelihood
 from madbayes.paper import Run
 
+# A sample says nothing about groups that have fewer of its rows.
+FEW = 5
 # Restarts of the paper's algorithm when n_init="auto".
 AUTO_RESTARTS = 10
 
@@ -38,7 +40,7 @@ class Searching:
         sample, options = problem.sample(self._search_rows).canonical(), self._options(problem)
         budget = Budget(self.time_limit)
         kind = self._kind_of(likelihood)
-        landscape = kind.landscape(sample.X, penalty, sample.sample_weight, **self._limits(sample, penalty))
+        landscape = kind.landscape(sample.X, penalty, sample.sample_weight, **self._limits(problem, sample, penalty))
         starts = [self._init_groups(sample, likelihood)] if problem.init is not None else []
         starts += [] if path is None else [self._groups_near(sample, likelihood, path.for_k(path.best).A)]
         lineages = search(
@@ -74,10 +76,13 @@ class Searching:
     def _kind_of(self, likelihood: Any) -> Kind:
         """The landscape of a table, and the moves in it."""
 
-    def _limits(self, problem: Problem, penalty: float) -> dict[str, int | None]:
-        """How many groups there may be: exactly so many where they cost nothing."""
-        cap = self._cap()
-        return {"K": min(cap, len(problem.X)) if cap is not None and penalty == 0 else None, "cap": cap}
+    def _limits(self, problem: Problem, sample: Problem, penalty: float) -> dict[str, int | None]:
+        """How many groups there may be: exactly so many where they cost nothing, not too many for a sample."""
+        cap, N = self._cap(), len(sample.X)
+        if cap is not None and penalty == 0:
+            return {"K": min(cap, N), "cap": cap}
+        room = max(1, N // FEW) if len(problem.X) > self._search_rows else N
+        return {"K": None, "cap": room if cap is None else min(cap, room)}
 
     @abstractmethod
     def _cap(self) -> int | None:
