@@ -215,9 +215,9 @@ def test_slow_lineages_let_others_begin():
 
 
 def test_a_lineage_ends_after_so_many_moves_without_success():
-    """One group: patience for it, and as many again."""
+    """One group: the patience of three, and as many again."""
     lineages = run(Hills([0, 1], [0]), {"stay": stay}, patience=7, max_lineages=3, agreement=1000)
-    assert [lineage.moves for lineage in lineages] == [14, 14, 14]
+    assert [lineage.moves for lineage in lineages] == [28, 28, 28]
     assert all(lineage.trace == [0.0] for lineage in lineages)
 
 

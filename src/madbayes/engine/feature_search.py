@@ -31,6 +31,8 @@ TINY = 20
 RUNS = 16
 GREEDY = 2
 TRIES = 8
+# Features that may pay only together: a base does not before others are added to it.
+TOGETHER = 3
 # Makes columns of rows that might have a new feature, from the residuals.
 Columns = Callable[[Any, NDArray, np.random.Generator], NDArray[np.uint8]]
 # Rows whose residuals are compared when a feature is made of one.
@@ -149,13 +151,15 @@ class FeatureLandscape:
         solution, column = self.simplest(), np.ones(len(self.table.X), dtype=np.uint8)
         if rng.random() < 0.5:
             column = best_column(self, self.table.X, make, rng)
-        while self.most > solution.K and not self.is_exact(solution):
+        best, waited = solution, 0
+        while self.most > solution.K and not self.is_exact(solution) and waited < TOGETHER:
             more = self._descend(np.column_stack([solution.groups, column]), node_limit=0, momentum=MOMENTUM)
-            if more.K <= solution.K or not self.is_lower(more, solution):
+            if more.K <= solution.K:
                 break
+            best, waited = (more, 0) if self.is_lower(more, best) else (best, waited + 1)
             solution = more
             column = best_column(self, self.residuals(solution), make, rng)
-        return self.polish(solution.groups)
+        return self.polish(best.groups)
 
     def is_exact(self, solution: Solution) -> bool:
         """Whether there is nothing left to explain."""

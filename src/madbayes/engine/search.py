@@ -30,6 +30,8 @@ SLOW = 2
 EASY = 6
 # In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
 CARE = 3
+# With fewer groups than this a lineage has the patience of this many: where there are none, most moves can do nothing.
+FEWEST = 3
 # Operations after which a search ends that nobody has limited otherwise: some tens of seconds.
 WORK = 1e10
 # Values that differ by no more than this share are the same.
@@ -114,7 +116,7 @@ class Search:
         Where lineages begin: assignments, made from the landscape and a random generator. By default the landscape's
         own, ``landscape.start``.
     patience : int
-        A lineage ends after this many moves for each of its groups, and as many again, without success.
+        A lineage ends after this many moves for each of its groups, three at least, and as many again, without success.
     agreement : int
         The search ends when this many lineages have ended at the best value, or three times as many where rows are
         very few.
@@ -196,7 +198,7 @@ class Lineage:
 
     def patience(self, patience: int) -> int:
         """Moves without success after which it ends."""
-        return patience * ((0 if self.best is None else self.best.K) + 1)
+        return patience * (max(FEWEST, 0 if self.best is None else self.best.K) + 1)
 
     def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> None:
         """One move; where moves no longer help, the stronger polish, once."""

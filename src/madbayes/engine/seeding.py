@@ -38,8 +38,7 @@ def seed_features(
     base_errors = np.concatenate([((X[rows] - base) ** 2).sum(axis=1) for rows in blocks])
     negligible, price = rounding_error(X), -1.0 if K is not None else float(penalty or 0.0)
     squares = np.einsum("nd,nd->n", X, X, dtype=np.float64)
-    gain = masses @ (squares - base_errors)
-    if K == 0 or squares.max() <= negligible or (K is None and not gain > price):
+    if K == 0 or most == 0 or squares.max() <= negligible:
         return [(np.zeros((N, 0), dtype=np.uint8), np.zeros((0, D))) for _ in seeds]
 
     last = K if K is not None else min(N + 1, N + 1 if most is None else most)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from madbayes import DPMeans
@@ -12,9 +11,6 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.seeding import seed_features
 from madbayes.paper import Result
 
-# Numbers up to this share of the largest one are zero.
-ROUNDING = 1e-12
-
 
 def restarts(
     X: NDArray, penalty: float, seeds: Sequence[int], *, collapsed: bool = False, n_jobs: int | None = None
@@ -22,21 +18,8 @@ def restarts(
     """A run of BP-means, or of collapsed BP-means, for each seed."""
     run = collapsed_bp_means if collapsed else bp_means
     with Workers(n_jobs) as workers:
-        return run(X, penalty, starts(X, penalty, seeds, workers), workers=workers)
-
-
-def starts(X: NDArray, penalty: float, seeds: Sequence[int], workers: Workers) -> list[tuple[NDArray, NDArray]]:
-    """++ seeds that always have the base, whatever it saves.
-
-    As the paper says: only further features have to pay. In a table of principal components, whose mean is zero, the
-    base saves nothing at first. A constant column makes it pay; residuals are zero there, and it is dropped again.
-    """
-    constant = np.sqrt(2 * (penalty + 1) + np.einsum("nd,nd->n", X, X).max())
-    wider = np.column_stack([X, np.full(len(X), constant)])
-    found = seed_features(wider, None, seeds, penalty=penalty, workers=workers)
-    # What is left of a mean of zero by rounding would decide which rows keep the base.
-    rounding = ROUNDING * np.abs(X).max()
-    return [(Z, np.where(np.abs(A) <= rounding, 0.0, A)[:, :-1].copy()) for Z, A in found]
+        starts = seed_features(X, None, seeds, penalty=penalty, workers=workers)
+        return run(X, penalty, starts, workers=workers)
 
 
 def best_of(results: Sequence[Result]) -> Result:

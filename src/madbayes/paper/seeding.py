@@ -31,8 +31,8 @@ def seed_features(
 ) -> tuple[NDArray[np.uint8], NDArray]:
     """K-means++ for features: a base feature for all rows, then residuals of rows drawn by their error.
 
-    With K unknown, features are added as long as they lower the objective at the given penalty, the base among
-    them. With K known, there are fewer only when the squared error is zero.
+    With K unknown, features are added to the base as long as they lower the objective at the given penalty. With K
+    known, there are fewer only when the squared error is zero.
 
     Paper: section 5, the initialisation.
 
@@ -77,7 +77,7 @@ def seed_features(
         else:
             a, z = np.average(X, axis=0, weights=weights), np.ones(len(X), dtype=bool)
         R_next = R - np.outer(z, a)
-        if K is None and not squared_error(R_next, weights) + price < errors.sum():
+        if K is None and columns and not squared_error(R_next, weights) + price < errors.sum():
             break
         columns.append(z)
         features.append(a)
