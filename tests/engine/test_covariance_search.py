@@ -478,7 +478,7 @@ def solve(X, likelihood, most, weights=None, n_jobs=1):
     landscape = CovarianceLandscape.of(X, 0.0, weights, likelihood=likelihood)
     with Workers(n_jobs) as workers:
         return solve_path(
-            landscape, covariance_moves, most, patience=2, n_fresh=1, rng=np.random.default_rng(0), workers=workers
+            landscape, covariance_moves, most, effort=Effort(), rng=np.random.default_rng(0), workers=workers
         )
 
 

@@ -22,13 +22,17 @@ def table(dtype=np.float64, N=12_000, offset=0.0):
 
 
 MODELS = [
-    DPMeans(200.0, n_init=2, random_state=0),
+    DPMeans(200.0, search="paper", n_init=2, random_state=0),
+    DPMeans(20_000.0, n_init=2, random_state=0),
     DPMeans(0.0, max_clusters=6, n_init=2, random_state=0),
-    DPMeans(200.0, collapsed=True, n_init=1, random_state=0),
+    DPMeans(200.0, search="paper", collapsed=True, n_init=1, random_state=0),
     BPMeans(2e5, n_init=2, random_state=0),
     KFeatures(3, n_init=2, random_state=0),
     pytest.param(CovarianceDPMeans(1.0, init=table()[:4], random_state=0), id="learned covariances"),
-    pytest.param(CovarianceDPMeans(200.0, covariances=np.eye(30), n_init=2, random_state=0), id="known covariance"),
+    pytest.param(
+        CovarianceDPMeans(200.0, covariances=np.eye(30), search="paper", n_init=2, random_state=0),
+        id="known covariance",
+    ),
 ]
 
 
@@ -57,7 +61,7 @@ def test_the_same_bits_for_any_number_of_threads(model, dtype):
 @pytest.mark.parametrize("model", [BPMeans(100.0), KFeatures(3), DPMeans(100.0), CovarianceDPMeans(0.05)], ids=str)
 def test_the_same_bits_for_many_restarts_of_a_small_table(model):
     X = table(N=100)
-    model.set_params(n_init=70, random_state=0)
+    model.set_params(search="paper", n_init=70, random_state=0)
     assert answer(model, X, 1) == answer(model, X, 2)
 
 
@@ -65,11 +69,12 @@ def test_the_same_bits_for_many_restarts_of_a_small_table(model):
 @pytest.mark.parametrize(
     "model",
     [
-        DPMeans(200.0, n_init=1),
-        CovarianceDPMeans(0.0, max_clusters=6, n_init=1),
-        CovarianceDPMeans(200.0, covariances=np.eye(30), n_init=1),
+        DPMeans(200.0, search="paper", n_init=1),
+        CovarianceDPMeans(0.0, max_clusters=6, search="paper", n_init=1),
+        CovarianceDPMeans(200.0, covariances=np.eye(30), search="paper", n_init=1),
+        DPMeans(20_000.0, n_init=1, random_state=0),
     ],
-    ids=["DPMeans", "learned covariances", "known covariance"],
+    ids=["DPMeans", "learned covariances", "known covariance", "best"],
 )
 def test_single_precision_does_not_change_labels(model, offset):
     """The same numbers, once as float32 and once as float64."""
@@ -92,26 +97,26 @@ def test_single_precision_does_not_change_allocations(model, offset):
 
 def test_fits_in_several_threads_at_once_and_leave_blas_as_it_was():
     X, before = table(N=2000), [pool["num_threads"] for pool in threadpool_info()]
-    expected = answer(DPMeans(100.0, n_init=1), X, 1)
+    expected = answer(DPMeans(3000.0, n_init=1, random_state=0), X, 1)
     with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(answer, DPMeans(100.0, n_init=1), X, 2) for _ in range(8)]
+        futures = [pool.submit(answer, DPMeans(3000.0, n_init=1, random_state=0), X, 2) for _ in range(8)]
     assert all(future.result() == expected for future in futures)
     assert [pool["num_threads"] for pool in threadpool_info()] == before
 
 
 def test_fits_in_worker_processes():
     X = table(N=500)
-    expected = answer(DPMeans(100.0, n_init=1), X, 1)
-    found = Parallel(n_jobs=2)(delayed(answer)(DPMeans(100.0, n_init=1), X, 2) for _ in range(2))
+    expected = answer(DPMeans(3000.0, n_init=1, random_state=0), X, 1)
+    found = Parallel(n_jobs=2)(delayed(answer)(DPMeans(3000.0, n_init=1, random_state=0), X, 2) for _ in range(2))
     assert found == [expected, expected]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_fits_after_a_fork():
     X = table(N=500)
-    expected = answer(DPMeans(100.0, n_init=1), X, 2)
+    expected = answer(DPMeans(3000.0, n_init=1, random_state=0), X, 2)
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply_async(answer, (DPMeans(100.0, n_init=1), X, 2)).get(timeout=60) == expected
+        assert pool.apply_async(answer, (DPMeans(3000.0, n_init=1, random_state=0), X, 2)).get(timeout=60) == expected
 
 
 def test_results_come_in_the_order_of_the_items():

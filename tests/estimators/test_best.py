@@ -310,7 +310,7 @@ def test_an_interrupt_keeps_the_best_so_far(model, X, n_jobs):
     model.set_params(search=Search(moves=moves, agreement=100), n_jobs=n_jobs)
     with pytest.warns(UserWarning, match="interrupted: keeping the best of"):
         model.fit(X)
-    assert len(calls) <= 40 + 8 * n_jobs
+    assert len(calls) <= 40 + 8 * len(model.runs_)  # each lineage may finish its stride
     assert model.objective_ <= min(run.value for run in model.runs_) * (1 + 1e-9)
     assert_array_equal(groups(model)[0], model.predict(X) if hasattr(model, "predict") else model.transform(X))
     assert_allclose(-model.score(X), model.objective_)

@@ -24,7 +24,8 @@ from madbayes.model import (
 )
 from madbayes.model.priors import one_hot
 
-SMALL = settings(max_examples=50)
+SMALL = settings(max_examples=25)
+pytestmark = pytest.mark.filterwarnings("ignore::madbayes.WeakEvidenceWarning")
 
 
 @st.composite
@@ -98,7 +99,6 @@ def recomputed(objective, X, Z, A, weights):
     return objective(X.astype(float), Z, A, weights)
 
 
-@pytest.mark.filterwarnings("ignore::madbayes.WeakEvidenceWarning")
 @SMALL
 @given(weighted_tables(), penalties, caps, collapsed)
 def test_dp_means(table, penalty, cap, collapsed):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,13 @@ from madbayes.engine.cluster_search import (
     split,
 )
 from madbayes.engine.covariance import Likelihood
-from madbayes.engine.kernels.covariance_search import Ellipses
 from madbayes.engine.search import Move, Solution
 from madbayes.model.likelihoods import FullCovarianceGaussian, MeansCovariances, Weights, log_dets
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
 from madbayes.paper.seeding import draw_row
+
+if TYPE_CHECKING:
+    from madbayes.engine.kernels.covariance_search import Ellipses
 
 # A cluster falls into at most so many pieces.
 PIECES = 64
@@ -126,7 +128,7 @@ class CovarianceLandscape(ClusterLandscape):
         loss = solution.value - self.penalty * (solution.K - 1)
         return loss <= self.scale * self.negligible * self.weights.sum()
 
-    def fitted(self, groups: NDArray) -> Ellipses:
+    def fitted(self, groups: NDArray) -> "Ellipses":
         """Clusters as these labels make them, each in the slot that suits all of them best."""
         from madbayes.engine import kernels
 
@@ -137,7 +139,7 @@ class CovarianceLandscape(ClusterLandscape):
             state.costs[:] = np.einsum("kde,kde->k", state.P, state.S)
         return state
 
-    def _room_for(self, groups: NDArray, room: int) -> Ellipses:
+    def _room_for(self, groups: NDArray, room: int) -> "Ellipses":
         """Buffers that know nothing but labels, and the precisions of clusters without scatter."""
         from madbayes.engine import kernels
 
@@ -152,7 +154,7 @@ class CovarianceLandscape(ClusterLandscape):
             np.empty(N, dtype=np.int64),
         )  # fmt: skip
 
-    def _slots_for(self, state: Ellipses) -> NDArray[np.intp]:
+    def _slots_for(self, state: "Ellipses") -> NDArray[np.intp]:
         """The slots for clusters of these scatters that cost least together."""
         return linear_sum_assignment(np.einsum("sde,kde->ks", self.precisions, state.S))[1]
 
@@ -397,7 +399,7 @@ def reseed(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Ge
     return relabelled(labels, seed.distances < nearest, k)
 
 
-def _seen_from(state: Ellipses, X: NDArray) -> Iterator[tuple[NDArray, NDArray]]:
+def _seen_from(state: "Ellipses", X: NDArray) -> Iterator[tuple[NDArray, NDArray]]:
     """The precision of each cluster, and rows less its mean."""
     for P, mean in zip(state.P, state.means, strict=True):
         yield P, X - mean
