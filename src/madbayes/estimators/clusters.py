@@ -160,10 +160,10 @@ class DPMeans(ClusterEstimator):
     ----------
     penalty : float, str, default="auto"
         The price of one more cluster, in squared units of X (the paper's lambda squared). A share such as ``"2%"``
-        is taken of the squared error of a single cluster. ``"auto"`` solves the problem for K = 1, ..., 16 (on at
-        most 500 rows), takes the K that is best over the widest range of penalties on a logarithmic scale, and the
-        middle of that range; one cluster, and a warning, if that is no wider than in groupless tables. See
-        :func:`penalty_path`.
+        is taken of the squared error of a single cluster. ``"auto"`` solves the problem for K = 1, ..., 16, or
+        more where the error still falls steeply (on at most 500 rows), takes the K that is best over the widest range
+        of penalties on a logarithmic scale, and the middle of that range; one cluster, and a warning, if that is no
+        wider than in groupless tables. See :func:`penalty_path`.
     max_clusters : int, optional
         Never more clusters than this. With ``penalty=0`` this is K-means.
     collapsed : bool, default=False

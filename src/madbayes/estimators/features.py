@@ -275,9 +275,9 @@ class BPMeans(FeatureEstimator):
     penalty : float, str, default="auto"
         The price of one more component, in squared units of X (the paper's lambda squared). A share such as
         ``"2%"`` is taken of the squared error about the mean of all rows. ``"auto"`` solves the problem
-        for K = 0, ..., 16 (on at most 500 rows), takes the K that is best over the widest range of penalties on a
-        logarithmic scale, and the middle of that range; one component, and a warning, if that is no wider than in
-        groupless tables. See :func:`penalty_path`.
+        for K = 0, ..., 16, or more where the error still falls steeply (on at most 500 rows), takes the K that is best
+        over the widest range of penalties on a logarithmic scale, and the middle of that range; one component, and a
+        warning, if that is no wider than in groupless tables. See :func:`penalty_path`.
     max_components : int, optional
         Never more components than this. With ``penalty=0`` this is K-features, see :class:`KFeatures`.
     collapsed : bool, default=False
