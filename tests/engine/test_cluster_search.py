@@ -14,10 +14,8 @@ from madbayes.engine import kernels
 from madbayes.engine.blocks import Workers
 from madbayes.engine.cluster_search import (
     ClusterLandscape,
-    cluster_errors,
     cluster_moves,
     relabelled,
-    ward_costs,
 )
 from madbayes.engine.kernels import cluster_search as parts
 from madbayes.engine.search import Search, Solution, search
@@ -178,7 +176,7 @@ def test_each_move_improves_something(name):
 
 
 @given(tables, seeds)
-def test_ward_costs_are_what_merging_costs(X, seed):
+def test_merge_costs_are_what_merging_costs(X, seed):
     rng = np.random.default_rng(seed)
     K, weights = int(rng.integers(2, len(X) + 1)), 10.0 ** rng.uniform(-1, 1, size=len(X))
     landscape = ClusterLandscape.of(X, 1.0, weights)
@@ -188,7 +186,7 @@ def test_ward_costs_are_what_merging_costs(X, seed):
         np.inf if j == 0 else error_of(X, relabelled(solution.groups, solution.groups == j, 0), weights) - before
         for j in range(K)
     ]
-    assert_allclose(ward_costs(landscape, solution, 0), merged, rtol=1e-8, atol=1e-8)
+    assert_allclose(landscape.merge_costs(solution, 0), merged, rtol=1e-8, atol=1e-8)
     state, used = state_of(landscape, solution.groups)
     price = 1 + min(
         error_of(X, relabelled(solution.groups, solution.groups == j, i), weights) - before
@@ -468,7 +466,7 @@ def test_the_errors_of_clusters_add_up():
     X = mixture(50, 2, 3, 4)
     landscape = ClusterLandscape.of(X, 10.0)
     solution = landscape.start(np.random.default_rng(0))
-    assert cluster_errors(landscape, solution).sum() == pytest.approx(error_of(X, solution.groups))
+    assert landscape.errors(solution).sum() == pytest.approx(error_of(X, solution.groups))
 
 
 def test_more_clusters_than_allowed_are_merged():

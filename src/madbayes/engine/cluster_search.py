@@ -235,11 +235,28 @@ class ClusterLandscape:
 
     def shrunk(self, solution: Solution) -> list[NDArray]:
         """Labels with one of the three pairs of clusters merged that cost least."""
-        costs = np.triu(np.stack([ward_costs(self, solution, k) for k in range(solution.K)]), 1)
+        costs = np.stack([self.merge_costs(solution, k) for k in range(solution.K)])
         costs[np.tril_indices(solution.K)] = np.inf
         pairs = np.column_stack(np.unravel_index(costs.argsort(axis=None)[:3], costs.shape))
         merged = [relabelled(solution.groups, solution.groups == k, j) for j, k in pairs if j < k]
         return [np.unique(labels, return_inverse=True)[1] for labels in merged]
+
+    def errors(self, solution: Solution) -> NDArray:
+        """The squared error of each cluster."""
+        errors = self.weights * self.distances(solution)
+        return self.unit * np.bincount(solution.groups, errors, solution.K)
+
+    def merge_costs(self, solution: Solution, k: int) -> NDArray[np.float64]:
+        """What the error grows by if cluster k is merged with each other, Ward: V W / (V + W) |a_j - a_k|^2."""
+        sizes = np.bincount(solution.groups, self.weights, solution.K)
+        costs = self.unit * sizes[k] * sizes / (sizes[k] + sizes) * ((solution.A - solution.A[k]) ** 2).sum(axis=1)
+        costs[k] = np.inf
+        return costs
+
+    @property
+    def parts_add_up(self) -> bool:
+        """Whether what some clusters cost does not depend on the others."""
+        return True
 
     def polish_hard(self, solution: Solution) -> Solution:
         """The best that splitting a cluster, merging it with its neighbour, or both comes to, each of them tried."""
@@ -257,7 +274,9 @@ class ClusterLandscape:
         for k in range(K):
             if self.can_grow(solution) and LIKELY * halves[k][1] > self.price:
                 yield relabelled(labels, halves[k][0], K)
-            costs = ward_costs(self, solution, k)
+            if K == 1:
+                return
+            costs = self.merge_costs(solution, k)
             j = int(costs.argmin())
             merged = relabelled(labels, labels == k, j)
             if self.K is None and LIKELY * self.price > costs[j]:
@@ -274,24 +293,10 @@ def relabelled(labels: NDArray, rows: NDArray, label: NDArray | int) -> NDArray[
     return labels
 
 
-def cluster_errors(landscape: ClusterLandscape, solution: Solution) -> NDArray:
-    """The squared error of each cluster."""
-    errors = landscape.weights * landscape.distances(solution)
-    return landscape.unit * np.bincount(solution.groups, errors, solution.K)
-
-
-def ward_costs(landscape: ClusterLandscape, solution: Solution, k: int) -> NDArray[np.float64]:
-    """What the squared error grows by if cluster k is merged with each other: V W / (V + W) |a_j - a_k|^2."""
-    sizes = np.bincount(solution.groups, landscape.weights, solution.K)
-    costs = landscape.unit * sizes[k] * sizes / (sizes[k] + sizes) * ((solution.A - solution.A[k]) ** 2).sum(axis=1)
-    costs[k] = np.inf
-    return costs
-
-
 def draw_pair(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> tuple[int, int, float]:
     """A cluster, one of those that are cheap to merge with it, and what that costs."""
     k = int(rng.integers(solution.K))
-    costs = ward_costs(landscape, solution, k)
+    costs = landscape.merge_costs(solution, k)
     j = int(costs.argsort()[min(int(rng.exponential()), solution.K - 2)])
     return k, j, float(costs[j])
 
@@ -300,7 +305,7 @@ def split(landscape: ClusterLandscape, solution: Solution, rng: np.random.Genera
     """A cluster, drawn by its squared error, is cut in two."""
     if not landscape.can_grow(solution):
         return None
-    k = draw_row(cluster_errors(landscape, solution), rng)
+    k = draw_row(landscape.errors(solution), rng)
     rows, gain = landscape.bisect(np.flatnonzero(solution.groups == k), rng)
     return relabelled(solution.groups, rows, solution.K) if landscape.is_worth(gain, landscape.price, rng) else None
 
@@ -320,7 +325,7 @@ def relocate(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gen
     if solution.K < 2 or landscape.is_exact(solution):
         return None
     j, k, cost = draw_pair(landscape, solution, rng)
-    labels, errors = relabelled(solution.groups, solution.groups == k, j), cluster_errors(landscape, solution)
+    labels, errors = relabelled(solution.groups, solution.groups == k, j), landscape.errors(solution)
     errors[j], errors[k] = errors[j] + errors[k] + cost, 0.0
     rows, gain = landscape.bisect(np.flatnonzero(labels == draw_row(errors, rng)), rng)
     return relabelled(labels, rows, k) if landscape.is_worth(gain, cost, rng) else None
@@ -358,12 +363,12 @@ def regroup(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gene
     if solution.K < 2 or landscape.is_exact(solution):
         return None
     k, before = int(rng.integers(solution.K)), min(2 + int(rng.exponential(NEIGHBOURS)), solution.K)
-    chosen = np.append(k, ward_costs(landscape, solution, k).argsort()[: before - 1])
+    chosen = np.append(k, landscape.merge_costs(solution, k).argsort()[: before - 1])
     after = before if landscape.K is not None else before + int(rng.integers(-1, 2))
     rows = np.flatnonzero(np.isin(solution.groups, chosen))
     found = landscape.part(rows, min(after, before + landscape.most - solution.K), landscape.price).start(rng)
-    errors = cluster_errors(landscape, solution)[chosen]
-    if not found.value < (1 - RELATIVE_GAIN) * (errors.sum() + landscape.price * (before - 1)):
+    value = landscape.errors(solution)[chosen].sum() + landscape.price * (before - 1)
+    if landscape.parts_add_up and not found.value < (1 - RELATIVE_GAIN) * value:
         return None
     return relabelled(solution.groups, rows, np.append(chosen, solution.K)[found.groups])
 

@@ -18,17 +18,13 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import linear_sum_assignment
 
 from madbayes.engine.cluster_search import (
-    LIKELY,
     MAX_ITER,
-    NEIGHBOURS,
     POWER_ITER,
     ROWS,
     ClusterLandscape,
     Seed,
-    exchange,
+    cluster_moves,
     relabelled,
-    singleton,
-    split,
 )
 from madbayes.engine.covariance import Likelihood
 from madbayes.engine.search import Move, Solution
@@ -289,6 +285,15 @@ class CovarianceLandscape(ClusterLandscape):
         slots = self._slots_for(state)
         return MeansCovariances(solution.A, np.stack([self.likelihood.initial_covariance(k) for k in slots]))
 
+    def errors(self, solution: Solution) -> NDArray:
+        """The loss of each cluster."""
+        return self.scale * self.fitted(solution.groups).costs
+
+    @property
+    def parts_add_up(self) -> bool:
+        """Not where other clusters may be in the slots that some were found in: then only a polish can tell."""
+        return not self.has_slots
+
     def merge_costs(self, solution: Solution, k: int) -> NDArray[np.float64]:
         """What the loss grows by if cluster k is merged with each other; that may be less than nothing."""
         state = self.fitted(solution.groups)
@@ -302,38 +307,14 @@ class CovarianceLandscape(ClusterLandscape):
         costs[k] = np.inf
         return costs
 
-    def shrunk(self, solution: Solution) -> list[NDArray]:
-        """Labels with one of the three pairs of clusters merged that cost least."""
-        costs = np.stack([self.merge_costs(solution, k) for k in range(solution.K)])
-        costs[np.tril_indices(solution.K)] = np.inf
-        pairs = np.column_stack(np.unravel_index(costs.argsort(axis=None)[:3], costs.shape))
-        merged = [relabelled(solution.groups, solution.groups == k, j) for j, k in pairs if j < k]
-        return [np.unique(labels, return_inverse=True)[1] for labels in merged]
-
     def _neighbours(self, solution: Solution) -> Iterator[NDArray]:
-        """For each cluster: split; merged with the cheapest; that, and the other one split that gains most.
+        """As for other clusters; in a tiny table, any two rows elsewhere as well.
 
-        In a tiny table, any two rows elsewhere as well: what single rows cannot leave is found by pairs.
+        What single rows cannot leave is found by pairs.
         """
-        if self.is_exact(solution):
-            return
-        if self.is_tiny:
+        if self.is_tiny and not self.is_exact(solution):
             yield from pairs_elsewhere(solution)
-        rng, K, labels = np.random.default_rng(0), solution.K, solution.groups
-        halves = [self.bisect(np.flatnonzero(labels == k), rng) for k in range(K)]
-        for k in range(K):
-            if self.can_grow(solution) and LIKELY * halves[k][1] > self.price:
-                yield relabelled(labels, halves[k][0], K)
-            if K == 1:
-                return
-            costs = self.merge_costs(solution, k)
-            j = int(costs.argmin())
-            merged = relabelled(labels, labels == k, j)
-            if LIKELY * self.price > costs[j]:
-                yield merged
-            most = max(range(K), key=lambda i: 0.0 if i in (j, k) else halves[i][1])
-            if most not in (j, k) and LIKELY * halves[most][1] > costs[j]:
-                yield relabelled(merged, halves[most][0], k)
+        yield from super()._neighbours(solution)
 
 
 def pairs_elsewhere(solution: Solution) -> Iterator[NDArray[np.int64]]:
@@ -352,35 +333,6 @@ def _shape(likelihood: Likelihood, k: int) -> NDArray[np.float64]:
     if isinstance(likelihood, FullCovarianceGaussian):
         return np.asarray(likelihood.prior_covariance, dtype=np.float64)
     return likelihood.initial_covariance(k)
-
-
-def draw_pair(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Generator) -> tuple[int, int, float]:
-    """A cluster, one of those that are cheap to merge with it, and what that costs."""
-    k = int(rng.integers(solution.K))
-    costs = landscape.merge_costs(solution, k)
-    j = int(costs.argsort()[min(int(rng.exponential()), solution.K - 2)])
-    return k, j, float(costs[j])
-
-
-def merge(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """Two clusters become one."""
-    if not landscape.price or solution.K < 2:
-        return None
-    j, k, cost = draw_pair(landscape, solution, rng)
-    if not landscape.is_worth(landscape.price, cost, rng):
-        return None
-    return relabelled(solution.groups, solution.groups == k, j)
-
-
-def relocate(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """Two clusters become one, and one, perhaps the same, is cut in two."""
-    if solution.K < 2 or landscape.is_exact(solution):
-        return None
-    j, k, cost = draw_pair(landscape, solution, rng)
-    labels = relabelled(solution.groups, solution.groups == k, j)
-    costs = landscape.fitted(labels).costs
-    rows, gain = landscape.bisect(np.flatnonzero(labels == draw_row(costs, rng)), rng)
-    return relabelled(labels, rows, k) if landscape.is_worth(gain, cost, rng) else None
 
 
 def reseed(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
@@ -405,22 +357,6 @@ def _seen_from(state: "Ellipses", X: NDArray) -> Iterator[tuple[NDArray, NDArray
         yield P, X - mean
 
 
-def regroup(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """Some clusters near each other are found anew from ++ seeds, as many, or one more or less, if that is better."""
-    if solution.K < 2 or landscape.is_exact(solution):
-        return None
-    k, before = int(rng.integers(solution.K)), min(2 + int(rng.exponential(NEIGHBOURS)), solution.K)
-    chosen = np.append(k, landscape.merge_costs(solution, k).argsort()[: before - 1])
-    after = before if landscape.K is not None else before + int(rng.integers(-1, 2))
-    rows = np.flatnonzero(np.isin(solution.groups, chosen))
-    found = landscape.part(rows, min(after, before + landscape.most - solution.K), landscape.price).start(rng)
-    value = landscape.scale * landscape.fitted(solution.groups).costs[chosen].sum() + landscape.price * (before - 1)
-    # Other clusters may be in the slots that these were found in: then only a polish can tell.
-    if not landscape.has_slots and not found.value < (1 - RELATIVE_GAIN) * value:
-        return None
-    return relabelled(solution.groups, rows, np.append(chosen, solution.K)[found.groups])
-
-
 def shatter(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """A cluster falls into pieces, few or many; those that do not pay are merged again.
 
@@ -428,7 +364,7 @@ def shatter(landscape: CovarianceLandscape, solution: Solution, rng: np.random.G
     """
     if not landscape.can_grow(solution):
         return None
-    rows = np.flatnonzero(solution.groups == draw_row(landscape.fitted(solution.groups).costs, rng))
+    rows = np.flatnonzero(solution.groups == draw_row(landscape.errors(solution), rng))
     most = min(len(rows), PIECES, 1 + landscape.most - solution.K)
     if most < 2:
         return None
@@ -438,13 +374,4 @@ def shatter(landscape: CovarianceLandscape, solution: Solution, rng: np.random.G
     return relabelled(solution.groups, rows[pieces > 0], solution.K - 1 + pieces[pieces > 0])
 
 
-covariance_moves: dict[str, Move] = {
-    "split": split,
-    "merge": merge,
-    "relocate": relocate,
-    "singleton": singleton,
-    "reseed": reseed,
-    "regroup": regroup,
-    "exchange": exchange,
-    "shatter": shatter,
-}
+covariance_moves: dict[str, Move] = {**cluster_moves, "reseed": reseed, "shatter": shatter}
