@@ -32,8 +32,8 @@ EASY = 6
 CARE = 3
 # With fewer groups than this a lineage has the patience of this many: where there are none, most moves can do nothing.
 FEWEST = 3
-# Operations after which a search ends that nobody has limited otherwise: some tens of seconds.
-WORK = 1e10
+# Operations after which a search ends that nobody has limited otherwise: ten seconds or so.
+WORK = 3e9
 # Values that differ by no more than this share are the same.
 SAME = 1e-9
 
@@ -124,7 +124,7 @@ class Search:
         Or when this many lineages have ended; "auto" is a fifth of the number of rows, at least 6 and at most 40, and
         30 where rows are very few.
     max_moves : int, "auto" or None
-        Or when this many moves have been made: never more. "auto" is as many as take ten thousand million operations,
+        Or when this many moves have been made: never more. "auto" is as many as take three thousand million operations,
         if a move takes as many as there are rows times groups times columns.
 
     Examples
