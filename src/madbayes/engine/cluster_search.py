@@ -100,8 +100,8 @@ class ClusterLandscape:
 
     @property
     def enough(self) -> int:
-        """Lineages that are enough where they do not agree: the more rows, the more there may be to find."""
-        return 30 if self.is_tiny else min(40, max(6, len(self.X) // 5))
+        """Lineages that are enough where they do not agree: the larger the table, the more there may be to find."""
+        return 30 if self.is_tiny else min(40, max(6, self.X.size // 100))
 
     @property
     def most(self) -> int:

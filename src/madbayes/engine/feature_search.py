@@ -98,8 +98,8 @@ class FeatureLandscape:
 
     @property
     def enough(self) -> int:
-        """Lineages that are enough where they do not agree: the more rows, the more there may be to find."""
-        return 30 if self.is_tiny else min(40, max(6, len(self.table.X) // 5))
+        """Lineages that are enough where they do not agree: the larger the table, the more there may be to find."""
+        return 30 if self.is_tiny else min(40, max(6, self.table.X.size // 100))
 
     @property
     def most(self) -> int:

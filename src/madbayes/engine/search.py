@@ -121,8 +121,8 @@ class Search:
         The search ends when this many lineages have ended at the best value, or three times as many where rows are
         very few.
     max_lineages : int, "auto" or None
-        Or when this many lineages have ended; "auto" is a fifth of the number of rows, at least 6 and at most 40, and
-        30 where rows are very few.
+        Or when this many lineages have ended; "auto" is one for every hundred numbers in the table, at least 6
+        and at most 40, and 30 where rows are very few.
     max_moves : int, "auto" or None
         Or when this many moves have been made: never more. "auto" is as many as take three thousand million operations,
         if a move takes as many as there are rows times groups times columns.
