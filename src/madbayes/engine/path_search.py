@@ -44,8 +44,8 @@ class Effort(NamedTuple):
     n_null: int = 8  # groupless tables to compare with, at most
 
 
-# How hard to look for groups where there are none.
-NULL_EFFORT = Effort(patience=2, again=0, n_fresh=0)
+# How hard to look for groups where there are none, and beyond the length of a path.
+QUICK_EFFORT = Effort(patience=2, again=0, n_fresh=0)
 # Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
 MAX_FRESH = 10
 # A neighbour whose proposal is worse by more than this factor is not followed.
@@ -213,7 +213,7 @@ def find_path(
 
     path = finder.compare(path, null) if effort.n_null else path
     while effort.n_null and not _stands_out(path) and finder.is_steep(path, null):
-        finder = finder._replace(most=2 * finder.most)
+        finder = finder._replace(most=2 * finder.most, effort=QUICK_EFFORT._replace(n_null=effort.n_null))
         path = finder.compare(finder.solve(X[rows], weights[rows], path.solutions), null)
         if finder.most >= MAX_LONGER * limit:
             break
@@ -258,7 +258,7 @@ class Finder(NamedTuple):
         """With the ratios of tables without groups, as far as there is a number to be judged by them."""
         if not path.contenders:
             return path
-        finder = self._replace(cap=None, most=max(path.contenders) + 2, effort=NULL_EFFORT)
+        finder = self._replace(cap=None, most=max(path.contenders) + 2, effort=QUICK_EFFORT)
         for n in range(self.effort.n_null):
             if 1 <= n <= FEW and _is_clear(path):
                 break
@@ -269,7 +269,7 @@ class Finder(NamedTuple):
         """Whether the table differs most from a groupless one at the end of a path that might go on."""
         if self.cap is not None or path.n_components[-1] < self.most or path.sse[-1] <= 0:
             return False
-        sse = self._replace(effort=NULL_EFFORT).solve(null(), None).sse
+        sse = self._replace(effort=QUICK_EFFORT).solve(null(), None).sse
         if len(sse) < len(path.sse) or sse[-1] <= 0:
             return False
         gaps = np.log(sse / sse[0]) - np.log(path.sse / path.sse[0])

@@ -103,7 +103,7 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             table.X,
             table.sample_weight,
             cap=self._cap(),
-            limit=PATH_LENGTH,
+            limit=PATH_LENGTH + 1,  # one more to judge the last
             min_weight=tiny_group(sample),
             row_weight=row_weight(sample),
             effort=Effort(),

@@ -96,7 +96,7 @@ def penalty_path(
             table.X,
             table.sample_weight,
             cap=max_components,
-            limit=PATH_LENGTH,
+            limit=PATH_LENGTH + 1,  # one more to judge the last
             min_weight=tiny_group(sample) if min_rows is None else min_rows * row_weight(whole),
             row_weight=row_weight(sample),
             effort=Effort(n_null=n_null),
