@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from madbayes import DPMeans
@@ -11,6 +12,9 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.seeding import seed_features
 from madbayes.paper import Result
 
+# Numbers up to this share of the largest one are zero.
+ROUNDING = 1e-12
+
 
 def restarts(
     X: NDArray, penalty: float, seeds: Sequence[int], *, collapsed: bool = False, n_jobs: int | None = None
@@ -18,7 +22,10 @@ def restarts(
     """A run of BP-means, or of collapsed BP-means, for each seed."""
     run = collapsed_bp_means if collapsed else bp_means
     with Workers(n_jobs) as workers:
-        starts = seed_features(X, None, seeds, penalty=penalty, workers=workers)
+        found = seed_features(X, None, seeds, penalty=penalty, workers=workers)
+        # What rounding leaves of a mean of zero would decide which rows keep the base.
+        rounding = ROUNDING * np.abs(X).max()
+        starts = [(Z, np.where(np.abs(A) <= rounding, 0.0, A)) for Z, A in found]
         return run(X, penalty, starts, workers=workers)
 
 
