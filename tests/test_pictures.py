@@ -5,15 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from PIL import Image
 
 from madbayes.datasets import load_faces, load_images, load_tabletop
 from madbayes.pictures import Pictures, natural_key, project
 
-PIL = pytest.importorskip("PIL.Image")
-
 
 def save(folder, name, array):
-    PIL.fromarray(np.asarray(array, dtype=np.uint8)).save(folder / name)
+    Image.fromarray(np.asarray(array, dtype=np.uint8)).save(folder / name)
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def test_a_row_for_each_picture_in_the_order_of_their_numbers(folder):
     X, names, shape = load_images(folder)
     assert names == ["Photo_1.PNG", "Photo_2.PNG", "Photo_10.PNG"]
     assert shape == (4, 5, 3)
-    with PIL.open(folder / "Photo_2.PNG") as image:
+    with Image.open(folder / "Photo_2.PNG") as image:
         assert_array_equal(X[1].reshape(shape), np.asarray(image) / 255)
 
 

@@ -195,10 +195,7 @@ class CovarianceLandscape(ClusterLandscape):
         loss = self.scale * float(part.fitted(np.zeros(len(rows), dtype=np.int64)).costs[0])
         if loss <= self.scale * self.negligible * part.weights.sum():
             return rows[:0], 0.0
-        orders = [
-            part.principal_order(rng),
-            ((part.X - part.X[draw_row(part.weights, rng)]) ** 2).sum(axis=1).argsort(),
-        ]
+        orders = part.principal_order(rng), part.order_from(draw_row(part.weights, rng))
         sides = [part.cut(order) for order in orders]
         side, _ = min(sides, key=lambda found: found[1])
         halves = part.polish(side)
