@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_search import FeatureLandscape, feature_moves
 from madbayes.engine.search import ABREAST, EASY, STRIDE, Lineage, Search, Solution, report, search
-from madbayes.estimators.problem import Budget
+from madbayes.estimators.progress import Budget
 
 
 def at(position, value):

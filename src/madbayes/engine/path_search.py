@@ -1,6 +1,7 @@
 """Best solutions for one number of groups after the other, each from its neighbours and from a start of its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -35,6 +36,21 @@ class PathLandscape(Landscape, Protocol):
         """Whether there is nothing left to explain."""
 
 
+class Watch:
+    """Looks on while a path is found. This one does nothing."""
+
+    is_over = False  # whether to end with what is there
+
+    @contextmanager
+    def table(self, most: int) -> Iterator[Callable[[], bool]]:
+        """A table of which up to so many numbers of groups are looked at; yields what is asked before each."""
+        yield lambda: False
+
+    def interrupt(self, n_found: int) -> None:
+        """Raise the KeyboardInterrupt that is handled again, or keep the solutions found."""
+        raise
+
+
 class Effort(NamedTuple):
     """How hard to look for each number of groups: moves without success for each group, before a lineage ends."""
 
@@ -64,14 +80,38 @@ def solve_path(
     workers: Workers,
     before: Sequence[Solution] = (),
     is_over: Callable[[], bool] = lambda: False,
+    interrupt: Callable[[int], None] | None = None,
 ) -> list[Solution]:
     """Solutions with the smallest number of groups, one more, ..., at most ``most``, as long as there is error left.
 
     Upwards, each number of groups is searched from its smaller neighbour and from starts of its own. Then all are
     searched once more from their larger neighbours, and from whatever neighbour became better, until none does.
-    A path that was found ``before`` is gone on with.
+    A path that was found ``before`` is gone on with. On KeyboardInterrupt, ``interrupt`` is called with the number of
+    solutions: it raises again, or they are kept.
     """
     solutions = list(before) or [landscape.simplest()]
+    try:
+        _go_up(landscape, moves, most, solutions, effort, rng, workers, is_over)
+        if effort.again and not is_over():
+            _look_again(landscape, moves, solutions, effort.again, rng, workers)
+    except KeyboardInterrupt:
+        if interrupt is None:
+            raise
+        interrupt(len(solutions))
+    return solutions
+
+
+def _go_up(
+    landscape: PathLandscape,
+    moves: Mapping[str, Move],
+    most: int,
+    solutions: list[Solution],
+    effort: Effort,
+    rng: np.random.Generator,
+    workers: Workers,
+    is_over: Callable[[], bool],
+) -> None:
+    """Add solutions with more and more groups."""
     while not landscape.is_exact(solutions[-1]) and most > solutions[-1].K and not is_over():
         last = solutions[-1]
         here = landscape.with_K(last.K + 1)
@@ -81,9 +121,6 @@ def solve_path(
         if found.K <= last.K:  # nothing is left to explain
             break
         solutions.append(found)
-    if effort.again and not is_over():
-        _look_again(landscape, moves, solutions, effort.again, rng, workers)
-    return solutions
 
 
 def _improve(
@@ -196,6 +233,7 @@ def find_path(
     effort: Effort,
     rng: np.random.Generator,
     workers: Workers,
+    watch: Watch = Watch(),  # noqa: B008 - it has no state
 ) -> PenaltyPath:
     """The path of a table, compared with tables without groups; tiny groups are set aside first.
 
@@ -204,7 +242,7 @@ def find_path(
     Groups of less than ``min_weight`` are tiny; a row of the user's weighs ``row_weight``.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
-    finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, workers)
+    finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, workers, watch)
     rows, path = finder.without_tiny_groups(X, weights, min_weight)
     n_rows = max(1, min(NULL_ROWS, round(float(weights[rows].sum()) / row_weight)))
 
@@ -212,9 +250,12 @@ def find_path(
         return groupless(X[rows], weights[rows], rng, n_rows)
 
     path = finder.compare(path, null) if effort.n_null else path
-    while effort.n_null and not _stands_out(path) and finder.is_steep(path, null):
+    while effort.n_null and not watch.is_over and not _stands_out(path) and finder.is_steep(path, null):
         finder = finder._replace(most=2 * finder.most, effort=QUICK_EFFORT._replace(n_null=effort.n_null))
-        path = finder.compare(finder.solve(X[rows], weights[rows], path.solutions), null)
+        longer = finder.solve(X[rows], weights[rows], path.solutions)
+        if watch.is_over:
+            break
+        path = finder.compare(longer, null)
         if finder.most >= MAX_LONGER * limit:
             break
     return replace(path, n_outliers=round(float(weights[~rows].sum()) / row_weight))
@@ -229,13 +270,17 @@ class Finder(NamedTuple):
     effort: Effort
     rng: np.random.Generator
     workers: Workers
+    watch: Watch
 
     def solve(self, X: NDArray, weights: Weights, before: Sequence[Solution] = ()) -> PenaltyPath:
         """The path of a table, up to the cap; what is beyond it only limits intervals."""
-        solutions = solve_path(
-            self.kind.landscape(X, 0.0, weights), self.kind.moves, min(self.most, self.kind.most(*X.shape)),
-            effort=self.effort, rng=self.rng, workers=self.workers, before=before,
-        )  # fmt: skip
+        most = min(self.most, self.kind.most(*X.shape))
+        with self.watch.table(most) as is_over:
+            solutions = solve_path(
+                self.kind.landscape(X, 0.0, weights), self.kind.moves, most,
+                effort=self.effort, rng=self.rng, workers=self.workers, before=before,
+                is_over=is_over, interrupt=self.watch.interrupt,
+            )  # fmt: skip
         within = [solution for solution in solutions if self.cap is None or self.cap >= solution.K]
         numbers, losses = (np.array(part) for part in zip(*((one.K, one.value) for one in within), strict=True))
         return PenaltyPath(numbers, losses, within, beyond=[one.value for one in solutions[len(within) :]])
@@ -249,9 +294,12 @@ class Finder(NamedTuple):
             tiny = np.flatnonzero(rows)[_rows_of_tiny_groups(path.for_k(path.best), weights[rows], min_weight)]
             left = rows.copy()
             left[tiny] = False
-            if not len(tiny) or weights[~left].sum() > MAX_OUTLIERS * weights.sum():
+            if self.watch.is_over or not len(tiny) or weights[~left].sum() > MAX_OUTLIERS * weights.sum():
                 break
-            rows, path = left, self.solve(X[left], weights[left])
+            fewer = self.solve(X[left], weights[left])
+            if self.watch.is_over:  # the path of all rows is there, this one may not be
+                break
+            rows, path = left, fewer
         return rows, path
 
     def compare(self, path: PenaltyPath, null: Callable[[], NDArray]) -> PenaltyPath:
@@ -260,9 +308,11 @@ class Finder(NamedTuple):
             return path
         finder = self._replace(cap=None, most=max(path.contenders) + 2, effort=QUICK_EFFORT)
         for n in range(self.effort.n_null):
-            if 1 <= n <= FEW and _is_clear(path):
+            if self.watch.is_over or (1 <= n <= FEW and _is_clear(path)):
                 break
-            path = replace(path, null_ratios=[*path.null_ratios, finder.solve(null(), None).ratios])
+            ratios = finder.solve(null(), None).ratios
+            if not self.watch.is_over:  # else it is not the whole table's
+                path = replace(path, null_ratios=[*path.null_ratios, ratios])
         return path
 
     def is_steep(self, path: PenaltyPath, null: Callable[[], NDArray]) -> bool:
