@@ -100,6 +100,9 @@ class Looks:
     def interrupt(self):
         self.interrupted = True
 
+    def advance(self, share, lineages):
+        assert 0 <= share
+
 
 @given(st.integers(0, 2**16), st.integers(1, 4))
 def test_lineages_are_what_they_say(seed, agreement):

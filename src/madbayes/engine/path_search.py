@@ -39,12 +39,14 @@ class PathLandscape(Landscape, Protocol):
 class Watch:
     """Looks on while a path is found. This one does nothing."""
 
-    is_over = False  # whether to end with what is there
+    def is_over(self) -> bool:
+        """Whether to end with what is there."""
+        return False
 
     @contextmanager
     def table(self, most: int) -> Iterator[Callable[[], bool]]:
         """A table of which up to so many numbers of groups are looked at; yields what is asked before each."""
-        yield lambda: False
+        yield self.is_over
 
     def interrupt(self, n_found: int) -> None:
         """Raise the KeyboardInterrupt that is handled again, or keep the solutions found."""
@@ -250,10 +252,10 @@ def find_path(
         return groupless(X[rows], weights[rows], rng, n_rows)
 
     path = finder.compare(path, null) if effort.n_null else path
-    while effort.n_null and not watch.is_over and not _stands_out(path) and finder.is_steep(path, null):
+    while effort.n_null and not watch.is_over() and not _stands_out(path) and finder.is_steep(path, null):
         finder = finder._replace(most=2 * finder.most, effort=QUICK_EFFORT._replace(n_null=effort.n_null))
         longer = finder.solve(X[rows], weights[rows], path.solutions)
-        if watch.is_over:
+        if watch.is_over():
             break
         path = finder.compare(longer, null)
         if finder.most >= MAX_LONGER * limit:
@@ -294,10 +296,10 @@ class Finder(NamedTuple):
             tiny = np.flatnonzero(rows)[_rows_of_tiny_groups(path.for_k(path.best), weights[rows], min_weight)]
             left = rows.copy()
             left[tiny] = False
-            if self.watch.is_over or not len(tiny) or weights[~left].sum() > MAX_OUTLIERS * weights.sum():
+            if self.watch.is_over() or not len(tiny) or weights[~left].sum() > MAX_OUTLIERS * weights.sum():
                 break
             fewer = self.solve(X[left], weights[left])
-            if self.watch.is_over:  # the path of all rows is there, this one may not be
+            if self.watch.is_over():  # the path of all rows is there, this one may not be
                 break
             rows, path = left, fewer
         return rows, path
@@ -308,10 +310,10 @@ class Finder(NamedTuple):
             return path
         finder = self._replace(cap=None, most=max(path.contenders) + 2, effort=QUICK_EFFORT)
         for n in range(self.effort.n_null):
-            if self.watch.is_over or (1 <= n <= FEW and _is_clear(path)):
+            if self.watch.is_over() or (1 <= n <= FEW and _is_clear(path)):
                 break
             ratios = finder.solve(null(), None).ratios
-            if not self.watch.is_over:  # else it is not the whole table's
+            if not self.watch.is_over():  # else it is not the whole table's
                 path = replace(path, null_ratios=[*path.null_ratios, ratios])
         return path
 

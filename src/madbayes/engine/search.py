@@ -32,8 +32,7 @@ EASY = 6
 CARE = 3
 # With fewer groups than this a lineage has the patience of this many: where there are none, most moves can do nothing.
 FEWEST = 3
-# Operations after which a search ends that nobody has limited otherwise: ten seconds or so, for nobody would wait longer
-# without saying so.
+# Operations after which a search ends that nobody has limited otherwise: ten seconds or so.
 WORK = 3e9
 # Values that differ by no more than this share are the same.
 SAME = 1e-9

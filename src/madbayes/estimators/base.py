@@ -106,7 +106,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             warnings.simplefilter("ignore")  # they are for the groups that are kept
             state = other._settle_in_order(problem, objective, A)
         other._store(table, problem, objective, state, one_group)
-        return vars(other)
+        return dict(vars(other))
 
     @abstractmethod
     def _check_parameters(self) -> validation.PenaltyChoice:

@@ -519,13 +519,14 @@ objective_trace_, n_iter_, converged_, runs_, search_info_, path_
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget
     ) -> Found:
         """Restarts for each K, and from what is given beside them, judged by the BP-means objective."""
-        with budget.progress.steps("search", None) as steps:
+        with budget.progress.steps("search", None, "run") as steps:
             return self._search_steps(problem, penalty, path, budget, steps)
 
     def _search_steps(
         self, problem: Problem, penalty: float, path: PenaltyPath | None, budget: Budget, steps: Steps
     ) -> Found:
         runs: list[Run] = []
+        budget.begin()
 
         def restarts(K: int, seeds: Sequence[Any]) -> list[Result]:
             if K == 0:

@@ -102,10 +102,10 @@ class Progress:
             self.context = outer
 
     @contextmanager
-    def steps(self, name: str, size: int | None) -> Iterator["Steps"]:
-        """A part made of so many steps at most."""
+    def steps(self, name: str, size: int | None, each: str) -> Iterator["Steps"]:
+        """A part made of so many steps at most, and what each of them is called."""
         with self.part(name, size):
-            steps = Steps(self, size)
+            steps = Steps(self, size, each)
             yield steps
             steps.close()
 
@@ -118,14 +118,15 @@ class Progress:
 class Steps:
     """The steps of a part, one after the other: where one ends the next begins."""
 
-    def __init__(self, progress: Progress, limit: int | None) -> None:
-        self.progress, self.context, self.limit, self.count = progress, progress.context, limit, 0
+    def __init__(self, progress: Progress, limit: int | None, name: str) -> None:
+        self.progress, self.context, self.limit, self.name = progress, progress.context, limit, name
+        self.count = 0
         self.open: Any = None
         self._begin()
 
     def _begin(self) -> None:
         if self.limit is None or self.count < self.limit:
-            self.open = self.context.subcontext(task_name="step")
+            self.open = self.context.subcontext(task_name=self.name)
             self.open.call_on_fit_task_begin(**self.progress.data)
 
     def end(self, attributes: Attributes | None = None) -> None:
@@ -175,6 +176,10 @@ class Budget:
         self.progress, self.attributes = progress or Progress(), attributes
         self.watch: Callable[[float, list[Lineage]], None] = lambda share, lineages: None
 
+    def begin(self) -> None:
+        """The time begins to run."""
+        self.start = perf_counter()
+
     def is_spent(self) -> bool:
         """Whether no further restart may begin."""
         over = self.seconds is not None and perf_counter() - self.start > self.seconds
@@ -198,7 +203,6 @@ class PathWatch(Watch):
     def __init__(self, progress: Progress) -> None:
         self.progress, self.name, self.n_tables = progress, type(progress.data["estimator"]).__name__, 0
 
-    @property
     def is_over(self) -> bool:
         """Whether to end with what is there."""
         return self.progress.stopped is not None
@@ -206,16 +210,16 @@ class PathWatch(Watch):
     @contextmanager
     def table(self, most: int) -> Iterator[Callable[[], bool]]:
         """A table of which up to so many numbers of groups are looked at."""
-        with self.progress.steps("numbers of groups", most) as steps:
+        with self.progress.steps("numbers of groups", most, "number of groups") as steps:
             asked = count()
 
-            def is_over() -> bool:
+            def looked() -> bool:
                 if number := next(asked):  # at first nothing is done
                     self.progress.say(f"{self.name}: {number} of at most {most} numbers of groups looked at")
                     steps.end()
-                return self.is_over
+                return self.is_over()
 
-            yield is_over
+            yield looked
         self.n_tables += 1
 
     def interrupt(self, n_found: int) -> None:

@@ -47,6 +47,7 @@ class Searching:
     ) -> Found:
         """Iterated local search, on a sample of many rows; then the paper's algorithm on all of them."""
         sample, options = problem.sample(self._search_rows).canonical(), self._options(problem)
+        budget.begin()
         kind = self._kind_of(likelihood)
         landscape = kind.landscape(sample.X, penalty, sample.sample_weight, **self._limits(problem, sample, penalty))
         starts = [self._init_groups(sample, likelihood)] if problem.init is not None else []
@@ -91,7 +92,7 @@ class Searching:
             best = min(lineages, key=lambda lineage: lineage.value).best
             steps.reach(share, lambda: budget.attributes(landscape.parameters(best)))
 
-        with budget.progress.steps("search", STEPS) as steps:
+        with budget.progress.steps("search", STEPS, "step") as steps:
             budget.watch = tell
             yield
 
@@ -145,7 +146,8 @@ class Searching:
         if path is not None:
             seeds.insert(0, "path")
         seeds += problem.seeds(n_init - 1)
-        with budget.progress.steps("search", len(seeds)) as steps:
+        budget.begin()
+        with budget.progress.steps("search", len(seeds), "run") as steps:
             results, runs = self._restarts(
                 seeds, lambda some: self._run(problem, likelihood, penalty, path, some), problem, budget, steps
             )
