@@ -101,7 +101,7 @@ class Looks:
         self.interrupted = True
 
     def advance(self, share, lineages):
-        assert 0 <= share
+        assert share >= 0
 
 
 @given(st.integers(0, 2**16), st.integers(1, 4))

@@ -111,7 +111,9 @@ class AllocationDisplay(Display):
         above.margins(y=0.3)
         above.spines[["top", "right", "left"]].set_visible(False)
         if self.groups.size:
-            image.imshow(self.groups[self.order], aspect="auto", cmap="gray_r", vmin=0, vmax=1)
+            image.imshow(self.groups[self.order], aspect="auto", cmap="gray_r", vmin=0, vmax=1, interpolation="none")
+            for k in numbers[1:]:
+                image.axvline(k - 0.5, color="white", linewidth=2)
         is_long = max(map(len, self.names), default=0) > 3
         image.set_xticks(numbers, self.names, rotation=90 if is_long else 0, fontsize="small")
         image.set_ylabel("rows, sorted by code")

@@ -37,6 +37,13 @@ def divide(ax: "Axes", n_lines: int, n_columns: int, **options: Any) -> NDArray[
     return np.array(axes, dtype=object)
 
 
+def count_on(axis: Any) -> None:
+    """Whole numbers only along the x or y axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
 class Display:
     """A picture with data behind it: ``plot`` draws it, ``ax_`` and ``figure_`` are where it was drawn.
 

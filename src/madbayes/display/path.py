@@ -5,8 +5,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes.display.figures import CHOSEN, NULL, PLAIN, PLAUSIBLE, Display
+from madbayes.display.figures import CHOSEN, NULL, PLAIN, PLAUSIBLE, Display, count_on
 from madbayes.engine.path import PenaltyPath
+
+Kind = Literal["intervals", "sse"]
+# Numbers of groups drawn at least, if there are so many.
+SHOWN = 16
 
 
 class PathDisplay(Display):
@@ -36,7 +40,7 @@ class PathDisplay(Display):
         self.path = path
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None, kind: Literal["intervals", "sse"] = "intervals") -> Self:
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
         """Draw the path that a model fitted with ``penalty="auto"`` has taken.
 
         Parameters
@@ -45,7 +49,7 @@ class PathDisplay(Display):
             With ``path_``.
         ax : axis, optional
             Where to draw; a new figure if not given.
-        kind : {"intervals", "sse"}
+        **options
             As in :meth:`plot`.
 
         Returns
@@ -57,9 +61,9 @@ class PathDisplay(Display):
             raise ValueError(
                 f'this {type(estimator).__name__} has no path_: fit it with penalty="auto", or draw penalty_path(X)'
             )
-        return cls(estimator.path_).plot(ax=ax, kind=kind)
+        return cls(estimator.path_).plot(ax=ax, **options)
 
-    def plot(self, ax: Any = None, *, kind: Literal["intervals", "sse"] = "intervals") -> Self:
+    def plot(self, ax: Any = None, *, kind: Kind = "intervals", max_groups: int | None = None) -> Self:
         """Draw the path.
 
         Parameters
@@ -69,6 +73,8 @@ class PathDisplay(Display):
         kind : {"intervals", "sse"}
             For each number of groups the penalties at which it is best, and in grey how wide a range groupless
             data would give; or the squared error for each number of groups.
+        max_groups : int, optional
+            Numbers of groups up to this one are drawn; 16, or twice the largest plausible, if not given.
 
         Returns
         -------
@@ -77,6 +83,7 @@ class PathDisplay(Display):
         draw = {"intervals": self._draw_intervals, "sse": self._draw_sse}
         if kind not in draw:
             raise ValueError(f"kind={kind!r} is not accepted: give 'intervals' or 'sse'")
+        self.max_groups = max_groups or max(SHOWN, *(2 * K for K in (self.path.best, *self.path.candidates)))
         draw[kind](self._at(ax, 2.7, 3.7))
         return self
 
@@ -89,10 +96,12 @@ class PathDisplay(Display):
             return words if is_new else None
 
         for K, (lo, hi) in path.intervals.items():
+            if self.max_groups < K:
+                continue
             left, right = drawn_ends(lo, hi)
             words, colour = self._role(K)
             ax.plot([left, right], [K, K], color=colour, linewidth=5, solid_capstyle="butt", label=label(words))
-            if path.null_ratios and K in path.ratios:
+            if path.null_ratios and K in path.contenders:
                 middle, half = np.sqrt(left * right), np.sqrt(path.threshold(K))
                 ax.plot(
                     [middle / half, middle * half], [K, K], color=NULL, linewidth=1.5, marker="|", markersize=9,
@@ -102,7 +111,8 @@ class PathDisplay(Display):
         self._finish(ax, ax.yaxis)
 
     def _draw_sse(self, ax: Any) -> None:
-        path, numbers, sse = self.path, self.path.n_components, self.path.sse
+        path, drawn = self.path, self.path.n_components <= self.max_groups
+        numbers, sse = path.n_components[drawn], path.sse[drawn]
         ax.plot(numbers, sse, "-", color=PLAIN, linewidth=1)
         for K, error in zip(numbers, sse, strict=True):
             ax.plot([K], [error], "o", color=self._role(int(K))[1])
@@ -119,9 +129,7 @@ class PathDisplay(Display):
         return ("also plausible", PLAUSIBLE) if K in self.path.candidates else ("other numbers", PLAIN)
 
     def _finish(self, ax: Any, counts: Any) -> None:
-        from matplotlib.ticker import MaxNLocator
-
-        counts.set_major_locator(MaxNLocator(integer=True))
+        count_on(counts)
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(fontsize="small", frameon=False)
 

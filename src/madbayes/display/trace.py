@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes.display.figures import CHOSEN, PLAIN, Display, divide
+from madbayes.display.figures import CHOSEN, PLAIN, Display, count_on, divide
 from madbayes.paper import Run
 
 
@@ -89,8 +89,10 @@ class TraceDisplay(Display):
             ((self.trace_ax_,),) = divide(frame, 1, 1)
         axis, finite = self.trace_ax_, np.isfinite(self.trace)
         axis.plot(np.flatnonzero(finite), self.trace[finite], "o-", color=CHOSEN, markersize=3)
-        axis.set(xlabel=self.unit, ylabel="objective", title="best run")
-        for axis in (self.trace_ax_, getattr(self, "runs_ax_", self.trace_ax_)):
+        axis.set(xlabel=self.unit, ylabel="objective")
+        axis.set_title("the best of them" if self.runs else "", fontsize="medium")
+        for axis in (self.trace_ax_, *([self.runs_ax_] if self.runs else [])):
+            count_on(axis.xaxis)
             axis.spines[["top", "right"]].set_visible(False)
         return self
 
@@ -100,4 +102,5 @@ class TraceDisplay(Display):
         colours = [CHOSEN if run.value <= best + 1e-9 * abs(best) else PLAIN for run in runs]
         axis.scatter(np.arange(len(runs)) + 1, [run.value for run in runs], s=14, c=colours)
         agreeing = sum(colour == CHOSEN for colour in colours)
-        axis.set(xlabel=f"{self.word}, best first", title=f"{agreeing} of {len(runs)} {self.word} at the best")
+        axis.set(xlabel=f"{self.word}, best first")
+        axis.set_title(f"{agreeing} of {len(runs)} {self.word} agree", fontsize="medium")
