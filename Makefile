@@ -12,6 +12,8 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # pyparsing is held back for matplotlib 3.8, whose calls later ones deprecate.
 OLDEST := "numpy==1.26.*" "scipy==1.11.*" "scikit-learn==1.6.*" "numba==0.59.*" "matplotlib==3.8.*" "pandas==2.1.*" "polars==1.0.*" \
 	"pyparsing==3.1.*"
+# What depends on the version of scikit-learn: 1.6 has no callbacks.
+SKLEARN_TESTS := tests/estimators/test_callbacks.py tests/estimators/test_common.py tests/estimators/test_scikit_learn.py tests/display
 # What madbayes is measured against, each in an environment of its own; pdc-dp-means needs an old scikit-learn.
 PDC := pdc-dp-means==0.0.8 scikit-learn==1.2.2 numpy==1.24.4
 HDBSCAN := hdbscan==0.8.44
@@ -28,13 +30,14 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint test-oldest test-bounds bench equations clean
+.PHONY: help demo test lint test-oldest test-oldest-sklearn test-bounds bench equations clean
 
 help:
 	@echo "make demo         find the pips in noisy pictures of dice; tables on screen, a picture in demo/"
 	@echo "make test         ruff, mypy, and the tests with their coverage"
 	@echo "make lint         ruff and mypy only"
 	@echo "make test-oldest  the tests on the oldest supported dependencies (OLDEST_PYTHON=python3.11)"
+	@echo "make test-oldest-sklearn  of these only what depends on scikit-learn: estimators without its callbacks (some minutes)"
 	@echo "make test-bounds  the engine's tests with every index into an array checked (slow)"
 	@echo "make bench        the engine and whole fits against named baselines, as tables (PDC_PYTHON=python3.11)"
 	@echo "make equations    write docs/equations.md from the docstrings"
@@ -59,6 +62,10 @@ lint: $(VENV)/.installed-dev
 test-oldest: $(OLDEST_VENV)/.installed-oldest
 	@echo "Running the tests on the oldest supported dependencies"
 	@$(PYTEST) $(OLDEST_VENV)/bin/python -m pytest -q -n auto
+
+test-oldest-sklearn: $(OLDEST_VENV)/.installed-oldest
+	@echo "Running the tests of estimators among scikit-learn's on the oldest supported dependencies"
+	@$(PYTEST) $(OLDEST_VENV)/bin/python -m pytest -q -n auto $(SKLEARN_TESTS)
 
 test-bounds: $(VENV)/.installed-dev
 	@echo "Running the tests of the engine with indices checked"

@@ -303,7 +303,8 @@ class BPMeans(FeatureEstimator):
         Threads: None is 1, -1 all cores.
     device : {"cpu"}, default="cpu"
     verbose : int, default=0
-        Print a line for each run.
+        Print a line for each run, and for each number of groups that ``penalty="auto"`` looks at. With scikit-learn
+        1.9 or newer, ``set_callbacks(sklearn.callback.ProgressBar())`` shows progress too.
 
     Attributes
     ----------
@@ -333,7 +334,7 @@ class BPMeans(FeatureEstimator):
         ``paper.bp_means(X, penalty, *paper.seed_features(X, penalty=penalty, random_state=seed))``.
     search_info_ : dict
         What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
-        kept.
+        kept; and ``stopped`` ("by a callback", "by an interrupt") where it was.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 
