@@ -1,6 +1,7 @@
 """Write the model files that the tests keep for each version of the format: ``python tools/model_fixtures.py``.
 
-Files that are there are left alone: they show that what was written once can still be read. Remove one to write it anew.
+Files that are there are left alone: they show that what was written once can still be read. Remove one
+to write it anew.
 """
 
 from pathlib import Path
