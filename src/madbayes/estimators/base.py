@@ -1,5 +1,6 @@
 """What all estimators share: the way from a table to groups."""
 
+import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from madbayes.estimators.problem import (
 )
 from madbayes.estimators.progress import Budget, CallbackSupportMixin, PathWatch, Progress, with_callbacks
 from madbayes.estimators.searching import Searching
+from madbayes.io import save
 from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
 from madbayes.paper.result import RELATIVE_GAIN
 
@@ -354,6 +356,16 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             }
             for k, (mean, distance) in enumerate(zip(means, (means - self._origin()) / scales, strict=True))
         ]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file; :func:`madbayes.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            Usually with the ending ``.madbayes``. A file that is there is replaced, in one step.
+        """
+        save(self, path)
 
     @property
     def partial_fit(self) -> None:
