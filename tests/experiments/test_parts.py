@@ -193,7 +193,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(parts.os, "replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         folder.write("a.txt", b"new")
     assert (tmp_path / "a.txt").read_bytes() == b"old"

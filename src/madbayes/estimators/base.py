@@ -1,5 +1,6 @@
 """What all estimators share: the way from a table to groups."""
 
+import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from madbayes.estimators.problem import (
     tiny_group,
 )
 from madbayes.estimators.searching import Searching
+from madbayes.io import save
 from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
 from madbayes.paper.result import RELATIVE_GAIN
 
@@ -321,6 +323,16 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             }
             for k, (mean, distance) in enumerate(zip(means, (means - self._origin()) / scales, strict=True))
         ]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file; :func:`madbayes.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            Usually with the ending ``.madbayes``. A file that is there is replaced, in one step.
+        """
+        save(self, path)
 
     @property
     def partial_fit(self) -> None:

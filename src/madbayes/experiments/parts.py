@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 import madbayes
 from madbayes.experiments.page import Section, render
+from madbayes.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -159,13 +159,6 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
         return found if {"experiment", "files", "parts"} <= set(found) else None
     except (OSError, ValueError, TypeError):
         return None
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in its place in one step."""
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_bytes(content)
-    os.replace(beside, path)
 
 
 def plain(value: Any) -> Any:
