@@ -1,0 +1,467 @@
+"""What was found, in words first.
+
+Groups are told by the columns that set them apart, in the units of the user's table where a recipe knows them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from madbayes.comparison import STABLE, Stability
+from madbayes.engine.path import PenaltyPath
+from madbayes.estimators import validation
+from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.describing import (
+    ColumnFact,
+    Units,
+    extreme_rows,
+    group_words,
+    notable,
+    number,
+    percent,
+    top_columns,
+)
+from madbayes.estimators.problem import means_of
+
+# Groups and unusual rows that a printed answer names one by one, at most.
+SHOWN, UNUSUAL_SHOWN = 20, 5
+
+
+class Recipe(Protocol):
+    """What made the table of numbers out of the user's, as far as it is needed to tell of it."""
+
+    encoded_names_: Any
+    means_: Any
+    deviations_: Any
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Rows in the units of the encoded columns."""
+
+
+class RowFact(NamedTuple):
+    """A row by its number, its id and its squared error."""
+
+    row: int
+    id: Any
+    error: float
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """One group: how large it is, what sets it apart, which rows show it best and worst.
+
+    Attributes
+    ----------
+    group, name
+        Its number and its name.
+    size, share
+        Rows that have it, and their share of all rows.
+    columns : list of ColumnFact
+        The farthest from the table first.
+    typical_rows, worst_rows : list of RowFact
+        Those that fit best, and those that fit worst.
+    stability : float or None
+        Its mean Jaccard coefficient in refits, where they were made.
+    """
+
+    group: int
+    name: str
+    size: int
+    share: float
+    columns: list[ColumnFact]
+    typical_rows: list[RowFact]
+    worst_rows: list[RowFact]
+    stability: float | None = None
+
+    @property
+    def words(self) -> str:
+        """What sets the group apart, in one line."""
+        return group_words(self.columns)
+
+    @property
+    def title(self) -> str:
+        """Name, size, and how far it can be trusted."""
+        words = f"{self.name}: {_counted(self.size, 'row')} ({percent(self.share)})"
+        if self.stability is None:
+            return words
+        return f"{words}, {'stable' if self.stability >= STABLE else 'not stable'} ({self.stability:.2f})"
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """A fit in words and plain values; ``str`` of it is the summary.
+
+    Attributes
+    ----------
+    kind : {"clusters", "features"}
+    n_rows : int
+    headline : str
+        How many groups of how many rows.
+    evidence : list of str
+        Why so many, in sentences.
+    groups : list of GroupFacts
+    stability : list of str
+        What came back in refits, in sentences; empty without them.
+    errors, margins : array of shape (n_rows,)
+        See ``score_samples``.
+    unusual : array of bool of shape (n_rows,)
+        Rows whose error is above ``unusual_error_``.
+    worst : list of RowFact
+        The unusual rows, largest error first; a few of them at most.
+    """
+
+    kind: str
+    n_rows: int
+    headline: str
+    evidence: list[str]
+    groups: list[GroupFacts]
+    stability: list[str]
+    errors: NDArray
+    margins: NDArray
+    unusual: NDArray[np.bool_]
+    worst: list[RowFact]
+
+    @property
+    def oddities(self) -> str:
+        """The unusual rows in a sentence."""
+        count = int(self.unusual.sum())
+        if not count:
+            return "No row is unusual."
+        names = _listed([row.id for row in self.worst], count)
+        verb = "fits" if count == 1 else "fit"
+        return f"{_counted(count, 'row')} ({percent(count / self.n_rows)}) {verb} worse than usual: {names}."
+
+    def __str__(self) -> str:
+        lines = [self.headline, *(f"  {sentence}" for sentence in [*self.evidence, *self.stability])]
+        for group in self.groups[:SHOWN]:
+            lines += ["", group.title, *_group_lines(group)]
+        if len(self.groups) > SHOWN:
+            lines += ["", f"... and {len(self.groups) - SHOWN} more groups"]
+        return "\n".join([*lines, "", self.oddities])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values only, fit for JSON. What is known of every row is left out."""
+        return {
+            "kind": self.kind,
+            "n_rows": self.n_rows,
+            "headline": self.headline,
+            "evidence": self.evidence,
+            "stability": self.stability,
+            "groups": [
+                {
+                    "group": group.group,
+                    "name": group.name,
+                    "size": group.size,
+                    "share": group.share,
+                    "words": group.words,
+                    "columns": [column._asdict() for column in group.columns],
+                    "typical_rows": [row._asdict() for row in group.typical_rows],
+                    "worst_rows": [row._asdict() for row in group.worst_rows],
+                    "stability": group.stability,
+                }
+                for group in self.groups
+            ],
+            "n_unusual": int(self.unusual.sum()),
+            "unusual_rows": [row._asdict() for row in self.worst],
+        }
+
+
+def explain(
+    model: GroupEstimator,
+    X: ArrayLike,
+    *,
+    recipe: Recipe | None = None,
+    ids: Sequence[Any] | None = None,
+    path: PenaltyPath | None = None,
+    stability: Stability | None = None,
+    n_columns: int = 5,
+    n_rows: int = 3,
+) -> Explanation:
+    """Say in words what a model found in X.
+
+    Parameters
+    ----------
+    model : fitted estimator of madbayes
+    X : array-like of shape (n_rows, n_columns)
+        What the model was fitted to, or other rows made the same way.
+    recipe : transformer, optional
+        What made X of the user's table: it gives the names of its columns and the way back to their units.
+    ids : sequence of length n_rows, optional
+        What to call the rows; by default their numbers, from 0.
+    path : PenaltyPath, optional
+        Where the number of groups comes from; by default that of the model, if it has one.
+    stability : Stability, optional
+        What :func:`madbayes.stability` returned for the model.
+    n_columns, n_rows : int
+        How many columns and rows to name for each group.
+
+    Returns
+    -------
+    Explanation
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import DPMeans
+    >>> from madbayes.explain import explain
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0], [10.0, 2.0]])
+    >>> print(explain(DPMeans(penalty=20.0).fit(X), X, ids=list("abcde"), n_rows=1))
+    2 clusters of 5 rows.
+      They explain 98 % of the variance of the table.
+      The penalty was given: one more cluster costs 20, which is 16 % of the squared error about the mean.
+      No other clusters can be better by more than 1 % of the objective.
+    <BLANKLINE>
+    group 0: 3 rows (60 %)
+      x0 +0.8 sd (10 against 6)
+      x1 +0.3 sd (1 against 0.8)
+      typical rows: d; worst-fitting: e
+    <BLANKLINE>
+    group 1: 2 rows (40 %)
+      x0 -1.2 sd (0 against 6)
+      x1 -0.4 sd (0.5 against 0.8)
+      typical rows: a; worst-fitting: b
+    <BLANKLINE>
+    No row is unusual.
+    """
+    validation.check_count("n_columns", n_columns, minimum=0)
+    validation.check_count("n_rows", n_rows, minimum=0)
+    errors, margins = np.asarray(model.score_samples(X), dtype=np.float64).T
+    Z, path = model._memberships(X), path or getattr(model, "path_", None)
+    rows = Rows(errors, check_ids(ids, len(errors)))
+    unusual = errors > model.unusual_error_
+    return Explanation(
+        kind_of(model),
+        len(errors),
+        headline(model, Z),
+        [*explained(model, X, errors), *evidence(model, path)],
+        list(_groups(model, Z, recipe, rows, stability, n_columns, n_rows)),
+        stability_words(model, stability),
+        errors,
+        margins,
+        unusual,
+        rows.facts(np.flatnonzero(unusual)[np.argsort(-errors[unusual], kind="stable")][:UNUSUAL_SHOWN]),
+    )
+
+
+class Rows(NamedTuple):
+    """Errors and ids of all rows."""
+
+    errors: NDArray
+    ids: list[Any]
+
+    def facts(self, rows: Sequence[int] | NDArray) -> list[RowFact]:
+        """What is to be said of some of them."""
+        return [RowFact(int(row), self.ids[row], float(self.errors[row])) for row in rows]
+
+
+def check_ids(ids: Sequence[Any] | None, n_rows: int) -> list[Any]:
+    """Ids as plain values; numbers of rows where there are none."""
+    if ids is None:
+        return list(range(n_rows))
+    known = [one.item() if isinstance(one, np.generic) else one for one in ids]
+    if len(known) != n_rows:
+        raise ValueError(f"ids has {len(known)} entries for {n_rows} rows: give one for each row")
+    return [one if isinstance(one, int | str) else str(one) for one in known]
+
+
+def kind_of(model: GroupEstimator) -> str:
+    """Clusters or features."""
+    return "features" if model._adds_up else "clusters"
+
+
+def units_of(model: GroupEstimator, recipe: Recipe | None) -> Units:
+    """The columns in which to tell of groups."""
+    if recipe is None:
+        return model._units()
+    means, scales = (np.asarray(one, dtype=np.float64) for one in (recipe.means_, recipe.deviations_))
+    return Units([str(name) for name in recipe.encoded_names_], means, scales, model._adds_up)
+
+
+def in_units(values: NDArray, recipe: Recipe | None, *, adds: bool) -> NDArray[np.float64]:
+    """Means of clusters, or what features add, in the units of the user's columns."""
+    if recipe is None or not len(values):
+        return values
+    original = np.asarray(recipe.inverse_transform(values), dtype=np.float64)
+    # Where the way back has an offset, it is no part of what a feature adds.
+    return original - np.asarray(recipe.inverse_transform(np.zeros_like(values[:1]))) if adds else original
+
+
+def _groups(
+    model: GroupEstimator,
+    Z: NDArray,
+    recipe: Recipe | None,
+    rows: Rows,
+    stability: Stability | None,
+    n_columns: int,
+    n_rows: int,
+) -> Iterator[GroupFacts]:
+    """What is to be said of each."""
+    units = units_of(model, recipe)
+    for k, values in enumerate(in_units(means_of(model._groups()), recipe, adds=units.adds)):
+        members = np.flatnonzero(Z[:, k])
+        best, worst = extreme_rows(rows.errors, members, n_rows)
+        yield GroupFacts(
+            k,
+            model.group_names_[k],
+            len(members),
+            len(members) / len(Z),
+            top_columns(values, units, n_columns),
+            rows.facts(best),
+            rows.facts(worst),
+            None if stability is None else float(stability.group_agreement[k]),
+        )
+
+
+def headline(model: GroupEstimator, Z: NDArray) -> str:
+    """How many groups of how many rows."""
+    N, K = Z.shape
+    if not K:
+        return f"No features in {_counted(N, 'row')}."
+    if not model._adds_up:
+        return f"{_counted(K, 'cluster')} of {_counted(N, 'row')}."
+    return f"{_counted(K, 'feature')} in {_counted(N, 'row')}; a row has {Z.sum() / N:.1f} of them on average."
+
+
+def explained(model: GroupEstimator, X: ArrayLike, errors: NDArray) -> list[str]:
+    """How much of the variation of the table the groups account for; Mahalanobis distances are no part of it."""
+    if hasattr(model, "covariances_"):
+        return []
+    total = float(((np.asarray(X, dtype=np.float64) - model._column_means) ** 2).sum())
+    if total <= 0:
+        return []
+    share = 1 - float(errors.sum()) / total
+    if share < 0:
+        return ["They explain less of the table than its mean does."]
+    return [f"They explain {percent(share)} of the variance of the table."]
+
+
+def evidence(model: GroupEstimator, path: PenaltyPath | None) -> list[str]:
+    """Why there are so many groups."""
+    sentences = _given(model) if path is None else _chosen(model, path)
+    if not model.converged_:
+        sentences.append("The search was stopped before its end: what is told is the best so far.")
+    gap, kind = model.optimality_gap_, kind_of(model)
+    if gap is not None and gap < 0.5:
+        sentences.append(f"No other {kind} can be better by more than {max(1, ceil(100 * gap))} % of the objective.")
+    return sentences
+
+
+def _given(model: GroupEstimator) -> list[str]:
+    """Of a fit whose penalty or number was given."""
+    one, many = kind_of(model)[:-1], kind_of(model)
+    if hasattr(model, "n_components"):
+        return [f"The number of {many} was given."]
+    cap, K = model._cap(), model._n_features_out
+    if cap is not None and model.penalty_ == 0:
+        return [f"The number of {many} was given: {cap}."]
+    words = f"The penalty was given: one more {one} costs {number(model.penalty_)}"
+    if np.isfinite(model.penalty_share_) and not hasattr(model, "covariances_"):
+        words += f", which is {_share(model.penalty_share_)} of the squared error about the mean"
+    sentences = [f"{words}."]
+    if cap is not None and cap == K:
+        sentences.append(f"There may be more: {cap} {many} are the most that were allowed.")
+    return sentences
+
+
+def _share(share: float) -> str:
+    """A share that may be small and is wanted all the same."""
+    return percent(share) if share >= 0.01 else f"{100 * share:.2g} %"
+
+
+def _chosen(model: GroupEstimator, path: PenaltyPath) -> list[str]:
+    """Of a fit whose number of groups comes from a path."""
+    sentences = path_words(path, kind_of(model))
+    K = model._n_features_out
+    if path.best != K:
+        sentences.append(f"The fit to all rows at a penalty of {number(model.penalty_)} has {K}.")
+    return sentences
+
+
+def path_words(path: PenaltyPath, kind: str) -> list[str]:
+    """What a path says about the number of groups, in sentences."""
+    if not path.ratios:
+        sentences = ["There was no number of groups to choose: the table is too small or too simple."]
+    elif not path.candidates:
+        sentences = [
+            f"No groups found: no number of {kind} is best over a wider range of penalties than in tables without "
+            f"groups. That there {'is' if path.best == 1 else 'are'} {path.best} is the simplest answer."
+        ]
+    else:
+        sentences = [_interval_words(path, kind), *_alternatives(path)]
+    if path.n_outliers:
+        words = "1 row was" if path.n_outliers == 1 else f"{path.n_outliers} rows were"
+        sentences.append(f"{words} set aside when the number was chosen, as outliers: their groups are too small.")
+    return sentences
+
+
+def _interval_words(path: PenaltyPath, kind: str) -> str:
+    """How wide the range of penalties is at which the chosen number is best."""
+    K = path.best
+    lo, hi = path.intervals[K]
+    verdict = "The evidence is weak" if path.is_weak else "The evidence is clear"
+    words = f"{verdict}: {K} {kind} are best for penalties from {number(lo)} to {number(hi)}, {_times(path.ratios[K])}"
+    if path.null_ratio is None:
+        return f"{words}; no tables without groups were looked at."
+    return f"{words}; tables without groups reach {_times(path.null_ratio)} at most."
+
+
+def _alternatives(path: PenaltyPath) -> list[str]:
+    others = [f"{K} ({_times(path.ratios[K])})" for K in path.candidates[1:]]
+    return [f"Also plausible: {', '.join(others)}."] if others else []
+
+
+def _times(ratio: float) -> str:
+    """How wide a range is."""
+    return f"a factor of {ratio:.3g}" if ratio < 1e6 else "a range without end"
+
+
+def stability_words(model: GroupEstimator, stability: Stability | None) -> list[str]:
+    """What came back in refits."""
+    if stability is None:
+        return []
+    refits, K = len(stability.matches), len(stability.group_agreement)
+    sentences = [
+        f"In {_counted(refits, 'refit')} to {percent(stability.share)} of the rows, {percent(stability.agreement)} of "
+        "the memberships came back."
+    ]
+    same = int((stability.n_groups == K).sum())
+    if same < refits:
+        low, high = stability.n_groups.min(), stability.n_groups.max()
+        found = f"{low} to {high}" if high > low else f"{low}"
+        sentences.append(f"{same} of the refits found {K} groups; the numbers found are {found}.")
+    return [*sentences, _verdict(model, stability)]
+
+
+def _verdict(model: GroupEstimator, stability: Stability) -> str:
+    """Which groups came back."""
+    unstable, K = [model.group_names_[k] for k in stability.unstable], len(stability.group_agreement)
+    if not unstable:
+        return "All groups are stable." if K else "There are no groups."
+    if len(unstable) == K:
+        return "No group is stable: other rows would give other groups."
+    names = _listed(unstable[:SHOWN], len(unstable))
+    return f"Not stable: {names}; the others are."
+
+
+def _group_lines(group: GroupFacts) -> list[str]:
+    """What sets it apart, and its rows."""
+    lines = [f"  {words}" for words in notable(group.columns)] if group.columns else []
+    typical, worst = (", ".join(str(row.id) for row in rows) for rows in (group.typical_rows, group.worst_rows))
+    if typical:
+        lines.append(f"  typical rows: {typical}" + (f"; worst-fitting: {worst}" if worst else ""))
+    return lines
+
+
+def _counted(count: int, word: str) -> str:
+    """So many rows."""
+    return f"{number(count) if count < 10**4 else f'{count:,}'.replace(',', ' ')} {word}{'' if count == 1 else 's'}"
+
+
+def _listed(names: Sequence[Any], count: int) -> str:
+    """Names of some, and how many more there are."""
+    more = f" and {count - len(names)} more" if count > len(names) else ""
+    return ", ".join(map(str, names)) + more
