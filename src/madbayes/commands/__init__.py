@@ -1,6 +1,5 @@
 """The commands of ``madbayes``, with Typer and Rich."""
 
-import sys
 from typing import Annotated
 
 import typer

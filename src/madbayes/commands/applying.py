@@ -12,6 +12,8 @@ from madbayes.commands.errors import one_line
 from madbayes.commands.fitting import stem_of
 from madbayes.commands.intake import take_again
 from madbayes.commands.results import Fitted, open_model
+from madbayes.estimators.describing import group_words, percent, top_columns
+from madbayes.explain import in_units, units_of
 from madbayes.io import metadata
 
 ModelArgument = Annotated[
@@ -19,6 +21,7 @@ ModelArgument = Annotated[
 ]
 
 
+@one_line()
 def apply(
     model: ModelArgument,
     data_file: Annotated[
@@ -43,7 +46,7 @@ def apply(
 
     - madbayes apply customers-groups new.csv --out new-groups.csv
     """
-    with one_line(), talking(log_json=log_json, quiet=as_json) as talk:
+    with talking(log_json=log_json, quiet=as_json) as talk:
         place = out if out is not None else Path(f"{stem_of(data_file)}-{results.ASSIGNMENTS}")
         results.check_file(place, force=force)
         fitted = open_model(model)
@@ -60,7 +63,7 @@ def apply(
         typer.echo(json.dumps({"out": str(place), "rows": len(table), "groups": sizes, "unusual": n_unusual}, indent=1))
         return
     for name, size in sizes.items():
-        typer.echo(f"{name}: {size} rows ({size / max(1, len(table)):.0%})")
+        typer.echo(f"{name}: {size} rows ({percent(size / max(1, len(table)))})")
     typer.echo(f"{n_unusual} rows fit worse than 99 % of the rows of the fit.\nWritten to {place}")
 
 
@@ -71,6 +74,7 @@ def sizes_of(fitted: Fitted, table: Any) -> dict[str, int]:
     return {name: int(table[name].sum()) for name in fitted.model.group_names_}
 
 
+@one_line()
 def info(model: ModelArgument, as_json: options.JsonOption = False) -> None:
     """What a model is made of: its groups, the columns it needs, and what was done with them.
 
@@ -78,9 +82,8 @@ def info(model: ModelArgument, as_json: options.JsonOption = False) -> None:
 
     - madbayes info customers-groups
     """
-    with one_line():
-        fitted = open_model(model)
-        facts = {**about_model(fitted), "file": metadata(results.find_model(model))}
+    fitted = open_model(model)
+    facts = {**about_model(fitted), "file": metadata(results.find_model(model))}
     if as_json:
         typer.echo(json.dumps(facts, indent=1, default=str))
         return
@@ -92,7 +95,7 @@ def info(model: ModelArgument, as_json: options.JsonOption = False) -> None:
         typer.echo(facts["path"])
     typer.echo("\nGroups:")
     for group in facts["groups"]:
-        typer.echo(f"  {group['name']}: {group['size']:g} rows ({group['share']:.0%}); {group['words']}")
+        typer.echo(f"  {group['name']}: {group['size']:g} rows ({percent(group['share'])}); {group['words']}")
     typer.echo("\nColumns:")
     for one in facts["columns"]:
         typer.echo(f"  {one['column']}: {one['words']}")
@@ -120,9 +123,6 @@ def about_model(fitted: Fitted) -> dict[str, Any]:
 
 def groups_of(fitted: Fitted) -> list[dict[str, Any]]:
     """The groups in original units."""
-    from madbayes.estimators.describing import group_words, top_columns
-    from madbayes.explain import in_units, units_of
-
     model = fitted.model
     units = units_of(model, fitted.recipe)
     values = in_units(model._groups(), fitted.recipe, adds=units.adds)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from madbayes import match
 from madbayes.commands import options, results
 from madbayes.commands.errors import Code, UsageError, one_line
+from madbayes.estimators.describing import percent
 from madbayes.tables import TableError
 
 # Hennig (2007): with a Jaccard coefficient below this, a group has dissolved.
@@ -63,18 +64,21 @@ class Comparison:
     born: list[str]
 
     def __str__(self) -> str:
-        lines = [f"{self.rows} rows are in both results; {self.moved:.2%} of them have moved to another group."]
+        lines = [
+            f"{self.rows} rows are in both results; {share_words(self.moved)} of them have moved to another group."
+        ]
         if self.only_old or self.only_new:
             lines.append(f"{self.only_old} rows are in the old one only, {self.only_new} in the new one only.")
         for pair in self.kept:
             size = f"{pair.old_size} -> {pair.new_size} rows"
             name = pair.old if pair.old == pair.new else f"{pair.old} -> {'not ' * pair.complement}{pair.new}"
-            lines.append(f"  {name}: {size}, {pair.agreement:.0%} in common")
+            lines.append(f"  {name}: {size}, {percent(pair.agreement)} in common")
         lines += [f"  {name}: gone" for name in self.dead]
         lines += [f"  {name}: new" for name in self.born]
         return "\n".join(lines)
 
 
+@one_line()
 def compare(
     old: Annotated[Path, typer.Argument(metavar="OLD", help=RESULT)],
     new: Annotated[Path, typer.Argument(metavar="NEW", help=RESULT)],
@@ -95,13 +99,19 @@ def compare(
 
     - madbayes compare monday tuesday --max-moved 5%
     """
-    with one_line():
-        limit = share_of(max_moved)
-        found = comparison(read_assigned(old), read_assigned(new))
+    limit = share_of(max_moved)
+    found = comparison(read_assigned(old), read_assigned(new))
     typer.echo(json.dumps(asdict(found), indent=1) if as_json else str(found))
     if limit is not None and found.moved > limit:
-        typer.echo(f"madbayes: {found.moved:.2%} of the rows have moved, more than {limit:.2%}", err=True)
+        typer.echo(
+            f"madbayes: {share_words(found.moved)} of the rows have moved, more than {share_words(limit)}", err=True
+        )
         raise typer.Exit(Code.MOVED)
+
+
+def share_words(share: float) -> str:
+    """A share in percent, with as many digits as it takes."""
+    return f"{100 * share:.3g} %"
 
 
 def share_of(text: str | None) -> float | None:

@@ -69,13 +69,14 @@ class Talk:
     def step(self, words: str, name: str) -> Iterator[None]:
         """A part of the work: shown while it lasts, its seconds kept under a name."""
         began = perf_counter()
+        log.debug("%s", words, extra={"data": {"step": name}})
         if self.bar:
             with self.console.status(f"{words} ..."):
                 yield
         else:
             yield
         seconds = self.timings[name] = round(perf_counter() - began, 3)
-        log.debug("%s: done", words, extra={"data": {"step": name, "seconds": seconds}})
+        log.debug("%s: %.1f s", words, seconds, extra={"data": {"step": name, "seconds": seconds}})
 
 
 @contextmanager

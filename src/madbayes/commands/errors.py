@@ -45,7 +45,10 @@ def stop(error: Exception | str, code: Code = Code.WRONG) -> NoReturn:
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Turn what a user can put right into a line and an exit code; anything else is a bug and shows where."""
+    """Turn what a user can put right into a line and an exit code; anything else is a bug and shows where.
+
+    To be used as a decorator of commands.
+    """
     try:
         yield
     except (TableError, ModelFileError, UsageError) as error:
@@ -54,6 +57,8 @@ def one_line() -> Iterator[None]:
         stop("stopped before there was a result; nothing was written", Code.INTERRUPTED)
     except MemoryError:
         stop("there is not enough memory: use fewer columns (--columns), principal components (--pca) or fewer rows")
+    except BrokenPipeError:  # whoever reads the output has enough of it
+        raise
     except OSError as error:
         stop(place_words(error), Code.UNWRITTEN)
 

@@ -58,6 +58,7 @@ RefitsOption = Annotated[
 ]  # fmt: skip
 
 
+@one_line()
 def fit(
     context: typer.Context,
     data: options.DataFile = None,
@@ -93,7 +94,7 @@ def fit(
 
     Ctrl-C keeps the best result so far.
     """
-    with one_line(), talking(log_json=log_json, quiet=as_json) as talk, interrupts() as stopped:
+    with talking(log_json=log_json, quiet=as_json) as talk, interrupts() as stopped:
         settings = settings_of(context, config)
         place = out if out is not None else Path(f"{stem_of(Path(str(settings.data)))}-groups")
         outcome = fit_table(settings, place, talk, stopped, force=force)
@@ -105,6 +106,7 @@ def fit(
         raise typer.Exit(Code.INTERRUPTED)
 
 
+@one_line()
 def path(
     context: typer.Context,
     data: options.DataFile = None,
@@ -135,7 +137,7 @@ def path(
 
     - madbayes path baskets.parquet --kind features --json
     """
-    with one_line(), talking(log_json=log_json, quiet=as_json) as talk:
+    with talking(log_json=log_json, quiet=as_json) as talk:
         settings = settings_of(context, config)
         if out is not None:
             results.check_file(out, force=force)

@@ -17,6 +17,7 @@ from madbayes.commands.options import Settings
 from madbayes.commands.results import Fitted, open_model
 
 
+@one_line()
 def report(
     model: ModelArgument,
     data_file: Annotated[
@@ -53,7 +54,7 @@ def report(
 
     - madbayes report customers-groups new.csv --out new.html
     """
-    with one_line(), talking(log_json=log_json) as talk:
+    with talking(log_json=log_json) as talk:
         fitted = open_model(model)
         folder = results.find_model(model).parent
         place = folder / results.REPORT if out is None else out

@@ -27,6 +27,7 @@ KINDS = (
 )
 
 
+@one_line()
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for data and results.")] = Path("madbayes-demo"),
     force: options.ForceOption = False,
@@ -34,7 +35,7 @@ def demo(
     jobs: options.JobsOption = -1,
 ) -> None:
     """Two examples from data to report: customers in a CSV (clusters), and pictures of dice (features)."""
-    with one_line(), talking() as talk, interrupts() as stopped:
+    with talking() as talk, interrupts() as stopped:
         results.check_folder(out, force=force)
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / CUSTOMERS, make_customers(seed).to_csv(index=False).encode())
