@@ -40,12 +40,14 @@ class Units(NamedTuple):
     def is_share(self, d: int) -> bool:
         """Whether a column holds zeros and ones, so that its mean is a share of rows.
 
-        Of columns between 0 and 1 no others have the variance m (1 - m). An encoded one ("colour=red") need not be
-        looked at so closely, for its deviation may be that of a sample.
+        Of columns between 0 and 1 no others have the standard deviation sqrt(m (1 - m)). An encoded one ("colour=red")
+        need not be looked at so closely, for its deviation may be that of a sample.
         """
-        mean, variance = self.means[d], self.scales[d] ** 2
-        most = mean * (1 - mean)
-        return most > 0 and (np.isclose(variance, most, rtol=1e-6) or ("=" in self.names[d] and variance < 2 * most))
+        mean, scale = self.means[d], self.scales[d]
+        if not 0 < mean < 1:
+            return False
+        largest = np.sqrt(mean * (1 - mean))
+        return bool(np.isclose(scale, largest, rtol=1e-6, atol=0) or ("=" in self.names[d] and scale < 1.5 * largest))
 
 
 def top_columns(values: NDArray, units: Units, n_columns: int) -> list[ColumnFact]:
