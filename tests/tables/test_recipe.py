@@ -248,10 +248,10 @@ def test_integers_that_are_measured_are_no_identifiers():
 
 
 def test_too_few_rows():
-    with pytest.raises(TableError, match="has 1 rows: groups need at least 2"):
+    with pytest.raises(TableError, match="has 1 row: groups need at least 2"):
         Recipe(columns=["x0"], as_is=True).fit(np.ones((1, 2)))
     frame = pd.DataFrame({"a": [1.0, 2.0, np.nan], "b": [np.nan, 1.0, 2.0]})
-    with pytest.raises(TableError, match="has 1 rows when the 2 with missing values are left out"):
+    with pytest.raises(TableError, match="has 1 row when the 2 with missing values are left out"):
         Recipe(missing="drop").fit(frame)
 
 

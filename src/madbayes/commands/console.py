@@ -70,11 +70,11 @@ class Talk:
         """A part of the work: shown while it lasts, its seconds kept under a name."""
         began = perf_counter()
         log.debug("%s", words, extra={"data": {"step": name}})
-        if self.bar:
+        if not self.bar:
+            yield
+        else:
             with self.console.status(f"{words} ..."):
                 yield
-        else:
-            yield
         seconds = self.timings[name] = round(perf_counter() - began, 3)
         log.debug("%s: %.1f s", words, seconds, extra={"data": {"step": name, "seconds": seconds}})
 
@@ -92,7 +92,8 @@ def talking(*, log_json: bool = False, quiet: bool = False) -> Iterator[Talk]:
     log.setLevel(logging.DEBUG if log_json else logging.WARNING if quiet else logging.INFO)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("default")
+            warnings.simplefilter("ignore")  # what is for developers
+            warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_: log.warning("%s", message)
             yield Talk(console, bar=console.is_terminal and not log_json)
     finally:

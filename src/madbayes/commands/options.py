@@ -1,14 +1,14 @@
 """Options that commands share, and settings that can be read back from a run."""
 
 import json
+import shlex
+import sys
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
-from click.core import ParameterSource
 
 from madbayes.commands.errors import UsageError
 from madbayes.estimators import validation
@@ -139,14 +139,11 @@ def settings_of(context: typer.Context, config: Path | None) -> Settings:
     values = {} if config is None else read_config(config)
     given = context.params
     for name in (field.name for field in fields(Settings)):
-        is_default = context.get_parameter_source(name) in (ParameterSource.DEFAULT, None)
-        if name in given and not (is_default and name in values):
+        if name in given and (is_given(context, name) or name not in values):
             values[name] = plain_option(given[name])
     if values.get("data") is None:
         raise UsageError("name a table: madbayes fit DATA, or --config RUN.json of an earlier run")
-    explicit = {
-        name for name in ("penalty", "groups") if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
+    explicit = {name for name in ("penalty", "groups") if is_given(context, name)}
     if explicit == {"penalty", "groups"}:
         raise UsageError("--penalty and --groups: give one of them, for either decides the other")
     if explicit == {"penalty"}:
@@ -156,6 +153,12 @@ def settings_of(context: typer.Context, config: Path | None) -> Settings:
     if settings.groups is None:
         penalty_of(settings.penalty)
     return settings
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line; by name, for Typer may bring a Click of its own."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
 
 
 def plain_option(value: Any) -> Any:
@@ -211,10 +214,5 @@ def names_of(given: list[str] | None, known: list[str]) -> list[str] | None:
 
 
 def current_command() -> str:
-    """The command line as it was typed, as far as it is known."""
-    import shlex
-    import sys
-
-    context = click.get_current_context(silent=True)
-    words = sys.argv[1:] if context is None or not context.obj else context.obj
-    return shlex.join(["madbayes", *words])
+    """The command line as it was typed."""
+    return shlex.join(["madbayes", *sys.argv[1:]])

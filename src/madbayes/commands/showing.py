@@ -81,11 +81,11 @@ def make_customers(seed: int) -> pd.DataFrame:
         parts.append(
             pd.DataFrame(
                 {
-                    "age": np.clip(rng.normal(age, 5, size), 18, 95).round(),
-                    "income": rng.lognormal(np.log(income), 0.15, size).round(-2),
+                    "age": np.clip(rng.normal(age, 4, size), 18, 95).round(),
+                    "income": rng.lognormal(np.log(income), 0.12, size).round(-2),
                     "orders": rng.poisson(orders, size),
-                    "returned": rng.beta(40 * returned, 40 * (1 - returned), size).round(3),
-                    "channel": rng.choice(channels, size, p=(0.75, 0.2, 0.05)),
+                    "returned": rng.beta(90 * returned, 90 * (1 - returned), size).round(3),
+                    "channel": rng.choice(channels, size, p=(0.8, 0.15, 0.05)),
                     "newsletter": rng.random(size) < newsletter,
                 }
             )

@@ -148,6 +148,7 @@ class Recipe(TransformerMixin, BaseEstimator):
         """
         self._check_parameters()
         frame = as_frame(X)
+        check_length(len(frame))
         self._decide(frame)
         encoded, _ = self._encode(frame)
         complete = np.asarray(np.isfinite(encoded).all(axis=1))
@@ -157,9 +158,7 @@ class Recipe(TransformerMixin, BaseEstimator):
         else:
             self.kept_ = np.ones(len(encoded), dtype=bool)
         self.n_dropped_ = int((~self.kept_).sum())
-        if len(encoded) < 2:
-            lost = f" when the {self.n_dropped_} with missing values are left out" if self.n_dropped_ else ""
-            raise TableError(f"the table has {len(encoded)} rows{lost}: groups need at least 2, and better many more")
+        check_length(len(encoded), self.n_dropped_)
         self._learn(encoded)
         self._say(frame)
         scaled = self._scale(self._fill(encoded))
@@ -463,6 +462,14 @@ class Recipe(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "axes_origin_")
+
+
+def check_length(n_rows: int, n_dropped: int = 0) -> None:
+    """Two rows at least."""
+    if n_rows < 2:
+        lost = f" when the {n_dropped} with missing values are left out" if n_dropped else ""
+        count = f"{n_rows} row{'' if n_rows == 1 else 's'}"
+        raise TableError(f"the table has {count}{lost}: groups need at least 2, and better many more")
 
 
 def refuse(problems: Sequence[tuple[str, str]]) -> NoReturn:
