@@ -187,7 +187,9 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
         log.warning("stopped: what is written is the best result so far (press Ctrl-C again to write nothing)")
     fitted = Fitted(intake.recipe, model)
     ids = intake.ids
-    explanation = explain(model, intake.X, recipe=intake.recipe, ids=results.first_ids(ids), stability=refits)
+    chosen = found if settings.groups is None and settings.penalty == "auto" else None
+    names = results.first_ids(ids)
+    explanation = explain(model, intake.X, recipe=intake.recipe, ids=names, path=chosen, stability=refits)
     run = run_values(settings, intake, fitted, talk, began, interrupted=stopped.happened)
     with results.staged(out) as folder:
         write_result(folder, fitted, intake, ids, found, refits, run, talk)
