@@ -26,6 +26,8 @@ STEPS = (
     "sklearn.pipeline.Pipeline",
 )
 ESTIMATORS = CLUSTERS + FEATURES + STEPS
+# Attributes that steps have only since some version of scikit-learn, and what says the same in files of earlier ones.
+LATER = {"sklearn.impute.SimpleImputer": {"_fill_dtype": "_fit_dtype"}}
 # Classes that say themselves what to store: ``_to_state()`` gives a dictionary, the class method ``_from_state`` takes
 # it. They may come with an extra, so that they are imported only when a file names them.
 OWN_STATE = ("madbayes.tables.Recipe",)

@@ -7,12 +7,13 @@ Everything else is a dictionary whose key ``"$"`` says what it is: see ``docs/pe
 import math
 import re
 from collections import UserList
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from inspect import signature
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator
@@ -23,6 +24,7 @@ from madbayes.io.registry import (
     ESTIMATORS,
     FEATURES,
     FUNCTIONS,
+    LATER,
     OWN_STATE,
     RECORDS,
     TYPES,
@@ -116,8 +118,15 @@ class Encoder:
         if value.dtype.kind not in PLAIN:
             raise TypeError(f"cannot save {place}: arrays of dtype {value.dtype} cannot be stored")
         name = f"arrays/{len(self.arrays)}.npy"
-        self.arrays[name] = np.asarray(value)
-        return {KIND: "array", "member": name}
+        strides = [stride // value.itemsize for stride in value.strides]
+        if value.flags.c_contiguous or value.flags.f_contiguous or min(strides) < 1:
+            self.arrays[name] = np.asarray(value)
+            return {KIND: "array", "member": name}
+        # Part of a larger array, as the components of PCA are: products depend on where its numbers lie, in their last
+        # bits.
+        self.arrays[name] = np.zeros(_extent(value.shape, strides), dtype=value.dtype)
+        _view(self.arrays[name], value.shape, strides)[...] = value
+        return {KIND: "array", "member": name, "shape": list(value.shape), "strides": strides}
 
     def _list(self, value: Any, place: str, depth: int) -> list[Any]:
         return [self.encode(item, f"{place}[{self._label(i, item)}]", depth) for i, item in enumerate(value)]
@@ -196,6 +205,19 @@ class Encoder:
         }
 
 
+def _extent(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """From the first number to the last, in numbers."""
+    return 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+
+
+def _view(memory: NDArray, shape: Sequence[int], strides: Sequence[int]) -> NDArray:
+    """Some of the numbers of a long array, as an array of several axes."""
+    is_inside = memory.ndim == 1 and math.prod(shape) <= memory.size and _extent(shape, strides) == memory.size
+    if not is_inside or min(*shape, *strides) < 1:
+        raise ValueError("an array reaches beyond its memory")
+    return as_strided(memory, shape, [stride * memory.itemsize for stride in strides])
+
+
 def _fields_of(value: Any) -> dict[str, Any]:
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
@@ -267,9 +289,10 @@ class Decoder:
         (number,) = np.frombuffer(bytes.fromhex(value), dtype=_dtype_of(dtype))
         return number
 
-    def _array(self, member: str) -> NDArray:
+    def _array(self, member: str, shape: list[int] | None = None, strides: list[int] | None = None) -> NDArray:
         # Taken away, so that a small file cannot ask for a large array many times.
-        return self._arrays.pop(member).copy(order="K")
+        array = self._arrays.pop(member).copy(order="K")
+        return array if shape is None or strides is None else _view(array, shape, strides)
 
     def _objects(self, shape: list[int], items: list[Any]) -> NDArray:
         array = np.empty(len(items), dtype=object)
@@ -312,6 +335,9 @@ class Decoder:
             if not _is_attribute(known, name):
                 raise ValueError(f"{name!r} is not an attribute that fit sets")
             setattr(model, name, value)
+        for name, earlier in LATER.get(cls, {}).items():
+            if not hasattr(model, name) and hasattr(model, earlier):
+                setattr(model, name, getattr(model, earlier))
         with config_context(enable_metadata_routing=True):
             for method, asked in requests.items():
                 getattr(model, f"set_{METHODS[METHODS.index(method)]}_request")(**asked)
