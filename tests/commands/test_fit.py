@@ -259,3 +259,18 @@ def test_help_has_examples_and_the_glossary():
     for command in ("fit", "apply", "path", "report", "compare", "info", "demo", "reproduce"):
         assert f" {command} " in found.output
     assert "madbayes fit customers.csv" in call("fit", "--help").output
+
+
+def test_a_column_that_decides_alone_is_named(tmp_path):
+    make_table().to_csv(tmp_path / "t.csv", index=False)
+    found = call("path", tmp_path / "t.csv", "--scale", "none")
+    assert "Note: column 'income' has 100 % of the variance and decides the groups almost alone" in found.stderr
+    assert "--scale standard" in found.stderr
+
+
+def test_where_nothing_stands_out_it_says_what_to_do(tmp_path):
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    found = call("fit", tmp_path / "a.npy", "--out", tmp_path / "out")
+    assert found.exit_code == 0, found.output
+    assert "1 cluster of 60 rows." in found.stdout
+    assert "ask for so many groups all the same (--groups 5)" in found.stderr

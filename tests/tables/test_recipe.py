@@ -360,3 +360,16 @@ def test_in_a_pipeline_with_both_kinds_of_models():
     features = make_pipeline(Recipe("features"), BPMeans("10%", random_state=0)).fit(frame)
     assert np.array_equal(features.transform(frame), features[-1].allocations_)
     assert features[-1].n_components_ > 1
+
+
+def test_identifiers_stay_beside_the_groups_when_columns_are_asked_for():
+    recipe = Recipe(columns=["income", "age"]).fit(mixed())
+    assert recipe.id_columns_ == ["customer_id", "row", "name"]
+    assert roles(recipe)["colour"] == roles(recipe)["since"] == "left out"
+
+
+def test_one_error_has_all_the_flags():
+    frame = mixed().assign(city=[f"city {n // 2}" for n in range(N)])
+    frame.loc[3, "income"] = np.nan
+    with pytest.raises(TableError, match=r"values are missing in 'income'\. .*--leave-out city --missing median$"):
+        Recipe().fit(frame)

@@ -94,6 +94,8 @@ def talking(*, log_json: bool = False, quiet: bool = False) -> Iterator[Talk]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is for developers
             warnings.simplefilter("default", UserWarning)
+            # Said in the summary, and by the names of columns.
+            warnings.filterwarnings("ignore", r"weak evidence for groups|column \d+ has .* of the variance")
             warnings.showwarning = lambda message, *_: log.warning("%s", message)
             yield Talk(console, bar=console.is_terminal and not log_json)
     finally:

@@ -33,6 +33,10 @@ from madbayes.report import write_report
 REFIT_ROWS = 2000
 # A look at a few numbers of groups, for those who have no time.
 QUICK = {"max_components": 8, "max_rows": 200, "n_null": 0}
+NO_GROUPS = (
+    "No number of groups stands out. Look at columns that matter (--columns), tame long tails (--scale robust), or ask "
+    "for so many groups all the same (--groups 5)."
+)
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow")
 
 OutOption = Annotated[
@@ -180,7 +184,7 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
         with talk.step("Looking at numbers of groups", "path"), suppress(KeyboardInterrupt):
             found = find_path(intake.X, settings)
     refits = None
-    if settings.refits and not stopped.happened:
+    if settings.refits and not stopped.happened and len(model.group_names_) > 1:
         with talk.step("Fitting again to halves of the rows", "refits"), suppress(KeyboardInterrupt):
             refits = refit(intake.X, model, settings)
     if stopped.happened:
@@ -193,6 +197,8 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
     run = run_values(settings, intake, fitted, talk, began, interrupted=stopped.happened)
     with results.staged(out) as folder:
         write_result(folder, fitted, intake, ids, found, refits, run, talk)
+    if chosen is not None and not chosen.candidates:
+        log.info(NO_GROUPS)
     log.info("Written to %s: %s", out, ", ".join(results.FILES), extra=data(out=str(out)))
     return Outcome(out, explanation, run)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from madbayes.commands.console import Talk, data, log
 from madbayes.commands.options import Settings, names_of
 from madbayes.commands.results import ids_of
+from madbayes.estimators.path import DOMINANT
 from madbayes.tables import Decision, Recipe, Table, read_table
 
 SHOWN = 8
@@ -54,7 +55,20 @@ def take_in(settings: Settings, talk: Talk) -> Intake:
         log.info("  %d of %d rows have missing values and are left out", recipe.n_dropped_, rows)
     if recipe.axes_ is not None:
         log.info("  %d principal components of %d columns of numbers", len(recipe.axes_), len(recipe.encoded_names_))
+    warn_of_scales(recipe, table)
     return Intake(table, recipe, X, recipe.kept_)
+
+
+def warn_of_scales(recipe: Recipe, table: Table) -> None:
+    """Say so when one column has nearly all of the variance."""
+    if recipe.scale != "none" or table.shape is not None or len(recipe.encoded_names_) < 2:
+        return
+    shares = (recipe.deviations_ / recipe.deviations_.max()) ** 2
+    share = 1 / shares.sum()
+    if share > DOMINANT:
+        name = recipe.encoded_names_[int(shares.argmax())]
+        words = "column %r has %.0f %% of the variance and decides the groups almost alone: add --scale standard"
+        log.warning(words, name, 100 * share)
 
 
 def recipe_for(settings: Settings, table: Table) -> Recipe:

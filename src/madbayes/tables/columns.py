@@ -161,10 +161,19 @@ def look_at(frame: pd.DataFrame, asked: Sequence[str], id_columns: Sequence[str]
         if name in id_columns:
             found.decisions.append(Decision(name, "id", "identifies the rows, kept beside the groups"))
         elif asked and name not in asked:
-            found.decisions.append(Decision(name, "left out", "not asked for"))
+            found.decisions.append(unused(name, frame[name]))
         else:
             look_at_one(name, frame[name], bool(asked), max_categories, found)
     return found
+
+
+def unused(name: str, values: pd.Series) -> Decision:
+    """What to do with a column that nobody asked for: what identifies rows stays beside the groups."""
+    found = Found([], [], [])
+    look_at_one(name, values, False, 0, found)
+    if found.decisions and found.decisions[0].role == "id":
+        return found.decisions[0]
+    return Decision(name, "left out", "left out, not asked for")
 
 
 def look_at_one(name: str, values: pd.Series, asked: bool, max_categories: int, found: Found) -> None:
@@ -197,7 +206,7 @@ def look_at_text(name: str, values: pd.Series, asked: bool, max_categories: int,
     n_values, n_rows = len(counts), int(counts.sum())
     if n_values == 1:
         found.decisions.append(Decision(name, "constant", "the same in all rows, left out"))
-    elif n_values <= min(max_categories, max(2, MAX_SHARE * n_rows)):
+    elif n_values <= min(max_categories, max(2.0, MAX_SHARE * n_rows)):
         categories = tuple(sorted({text_of(value) for value in counts.index}))
         found.columns.append(Column(name, "category", categories))
         found.decisions.append(Decision(name, "category", ""))

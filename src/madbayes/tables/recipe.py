@@ -79,7 +79,7 @@ class Recipe(TransformerMixin, BaseEstimator):
     means_, deviations_ : arrays
         Mean and standard deviation of the encoded columns of the training rows, in original units.
     id_columns_ : list of str
-        Columns that identify rows.
+        Columns that identify rows, the one that was named first.
     kept_ : array of bool
         Which of the training rows were used; not stored in a model file.
 
@@ -271,13 +271,14 @@ class Recipe(TransformerMixin, BaseEstimator):
         else:
             found = look_at(frame[seen], asked, ids, self.max_categories)
             if found.problems:
-                refuse(found.problems)
+                names_missing = [column.name for column in found.columns if frame[column.name].isna().any()]
+                refuse(found.problems, names_missing if self.missing == "error" else [])
             self.columns_, self.decisions_ = found.columns, found.decisions
-        self.decisions_ += [Decision(name, "left out", "as asked") for name in names if name in left]
+        self.decisions_ += [Decision(name, "left out", "left out, as asked") for name in names if name in left]
         if not self.columns_:
             why = "; ".join(f"{one.column!r} {one.words}" for one in self.decisions_[:SHOWN])
             raise TableError(f"no column is left to find groups in: {why}")
-        self.id_columns_ = [one.column for one in self.decisions_ if one.role == "id"]
+        self.id_columns_ = ids + [one.column for one in self.decisions_ if one.role == "id" and one.column not in ids]
         self.encoded_names_ = [name for column in self.columns_ for name in column.encoded_names]
         self.n_features_in_ = len(names)
 
@@ -472,11 +473,14 @@ def check_length(n_rows: int, n_dropped: int = 0) -> None:
         raise TableError(f"the table has {count}{lost}: groups need at least 2, and better many more")
 
 
-def refuse(problems: Sequence[tuple[str, str]]) -> NoReturn:
-    """Name all columns that cannot be used, so that one correction is enough."""
+def refuse(problems: Sequence[tuple[str, str]], missing: Sequence[str]) -> NoReturn:
+    """Name all columns that cannot be used, and those with missing values, so that one correction is enough."""
     words = "; ".join(f"column {name!r} {what}" for name, what in problems[:SHOWN])
     more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
     flags = " ".join(f"--leave-out {shlex.quote(name)}" for name, _ in problems)
+    if missing:
+        more += f"; values are missing in {listed(missing)}"
+        flags += " --missing median"
     raise TableError(f"{words}{more}. To go on without: {flags}")
 
 
