@@ -341,10 +341,9 @@ def headline(model: GroupEstimator, Z: NDArray) -> str:
 
 def explained(model: GroupEstimator, X: ArrayLike, errors: NDArray) -> list[str]:
     """How much of the variation of the table the groups account for; Mahalanobis distances are no part of it."""
-    if hasattr(model, "covariances_"):
-        return []
     total = float(((np.asarray(X, dtype=np.float64) - model._column_means) ** 2).sum())
-    if total <= 0:
+    alone = model._n_features_out <= (0 if model._adds_up else 1)
+    if alone or total <= 0 or hasattr(model, "covariances_"):
         return []
     share = 1 - float(errors.sum()) / total
     if share < 0:

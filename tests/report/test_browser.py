@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from madbayes.estimators.describing import number, percent
-
-selenium = pytest.importorskip("selenium", reason="the report was not looked at in a browser: selenium is missing")
-from selenium import webdriver  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1100,1000")

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.comparison import STABLE, Stability
-from madbayes.estimators.describing import ColumnFact, deviations, number, percent
+from madbayes.estimators.describing import ColumnFact, deviations, notable, number, percent
 from madbayes.explain import GroupFacts, RowFact
 from madbayes.report.charts import Histogram, histogram_of
 from madbayes.report.subject import Subject
 
-# Shown at most: groups in the gallery, in a table of pairs; rows as examples, as unusual; columns of a row, of all.
+# Shown at most: groups in the gallery, in a table of pairs; rows as examples, as unusual; columns in words, of a row, of all.
 GALLERY, PAIRS = 24, 20
 EXAMPLES, ODD_ROWS = 8, 20
-ROW_COLUMNS, ALL_COLUMNS, RAW_COLUMNS = 6, 40, 8
+FEW_COLUMNS, ROW_COLUMNS, ALL_COLUMNS, RAW_COLUMNS = 3, 6, 40, 8
 # Pixels of a group's picture, of a row's, and of a group's in a list, at most: 5 MB hold the noisiest in colour.
 LARGE, SMALL, THUMB = 112, 64, 40
 
@@ -39,6 +39,7 @@ class Card(NamedTuple):
     is_stable: bool | None
     picture: str | None
     thumb: str | None
+    words: list[str]  # of a few columns
     bars: list[Bar]
     rows: list[tuple[RowFact, str]]  # typical rows and their pictures
 
@@ -46,7 +47,8 @@ class Card(NamedTuple):
 def gallery(subject: Subject) -> list[Card]:
     """A card for each group."""
     groups = subject.explanation.groups[:GALLERY]
-    longest = max((abs(fact.distance) for group in groups for fact in group.columns), default=0.0) or 1.0
+    # Distances below a standard deviation are short bars, even where there are no longer ones.
+    longest = max(1.0, *(abs(fact.distance) for group in groups for fact in group.columns), 0.0)
     values = subject.parameters(subject.model._groups(), subject.Z.mean(axis=0))
     return [
         Card(
@@ -56,6 +58,7 @@ def gallery(subject: Subject) -> list[Card]:
             None if group.stability is None else group.stability >= STABLE,
             subject.drawn(values[group.group], group.share, LARGE),
             subject.drawn(values[group.group], group.share, THUMB),
+            notable(group.columns[:FEW_COLUMNS]),
             [] if subject.painter else [_bar(fact, longest) for fact in group.columns],
             _pictures(subject, group.typical_rows),
         )
@@ -72,7 +75,7 @@ def _amount(value: float, is_share: bool) -> str:
     """A number, or a share of rows, which may be taken too."""
     if not is_share:
         return number(value)
-    return f"-{percent(-value)}" if value < 0 else percent(value)
+    return f"-{percent(-value)}" if value < -1e-9 else percent(abs(value))
 
 
 def _pictures(subject: Subject, rows: Sequence[RowFact]) -> list[tuple[RowFact, str]]:
