@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from io import BytesIO
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
@@ -16,6 +17,7 @@ from madbayes.report.charts import axis_of, histogram_of, short
 from madbayes.report.images import Painter, check_shape
 from madbayes.report.sections import examples, pairs, residuals
 from madbayes.report.subject import subject_of
+from madbayes.tables import Recipe
 
 VOID = {"meta", "img", "input", "br"}
 
@@ -147,6 +149,17 @@ def test_residuals_are_those_of_the_columns(houses):
     )
     assert sum(column.words.startswith("0 rows") for column in found.histogram.columns) == 0
     assert sum(int(column.words.split()[0]) for column in found.histogram.columns) == 90
+
+
+def test_absurd_scales_are_no_trouble():
+    rng, kind = np.random.default_rng(0), np.repeat([0, 1], 20)
+    huge, tiny = np.where(kind, 1e300, -1e300), np.where(kind, 1e-300, 3e-300)
+    frame = pd.DataFrame({"huge": huge * (1 + rng.normal(0, 0.01, 40)), "tiny": tiny, "flag": kind == 1})
+    recipe = Recipe()
+    X = recipe.fit_transform(frame)
+    page = render_report(DPMeans(5.0, random_state=0).fit(X), X, recipe=recipe, frame=frame)
+    assert "tiny +1.0 sd (3e-300 against 2e-300)" in page
+    assert "flag is 1 in 0 % (against 50 %)" in page
 
 
 def test_examples_begin_with_typical_rows(dice):

@@ -13,7 +13,8 @@ from madbayes.explain import GroupFacts, RowFact
 from madbayes.report.charts import Histogram, histogram_of
 from madbayes.report.subject import Subject
 
-# Shown at most: groups in the gallery, in a table of pairs; rows as examples, as unusual; columns in words, of a row, of all.
+# Shown at most: groups in the gallery, in a table of pairs; rows as examples, as unusual; columns in words, of a row,
+# of the table, and of its unusual rows.
 GALLERY, PAIRS = 24, 20
 EXAMPLES, ODD_ROWS = 8, 20
 FEW_COLUMNS, ROW_COLUMNS, ALL_COLUMNS, RAW_COLUMNS = 3, 6, 40, 8
@@ -211,17 +212,19 @@ class Residuals(NamedTuple):
 
 def residuals(subject: Subject) -> Residuals:
     """By row and by column."""
-    rows = subject.sample
-    misses = ((subject.rows(rows) - subject.rebuilt(rows)) ** 2).mean(axis=0)
-    spreads = subject.rows(rows).var(axis=0)
-    shares = 1 - misses / np.where(spreads > 0, spreads, np.inf)
+    rows, units = subject.sample, subject.units
+    values, scales = subject.rows(rows), np.where(units.scales > 0, units.scales, 1.0)
+    misses = values - subject.rebuilt(rows)
+    # In standard deviations, for squares in the user's units may leave the range of floating point.
+    spreads = ((values - units.means) / scales).var(axis=0)
+    shares = 1 - ((misses / scales) ** 2).mean(axis=0) / np.where(spreads > 0, spreads, np.inf)
     order = np.argsort(-shares, kind="stable") if subject.painter is None else np.empty(0, dtype=np.intp)
     columns = [_column_fit(subject, d, float(shares[d])) for d in order[:ALL_COLUMNS]]
     return Residuals(
         histogram_of(np.sqrt(subject.explanation.errors), float(np.sqrt(subject.model.unusual_error_))),
         columns,
         len(order) - len(columns),
-        subject.painter and subject.painter.heat(misses, LARGE),
+        subject.painter and subject.painter.heat((misses**2).mean(axis=0), LARGE),
         len(rows) < len(subject.X),
     )
 
