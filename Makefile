@@ -47,7 +47,7 @@ demo: $(VENV)/.installed-plot
 
 test: lint
 	@echo "Running the tests"
-	@$(PYTEST) $(BIN)/python -m pytest -q -n auto --cov --cov-branch --cov-fail-under=95
+	@$(PYTEST) $(BIN)/python -m pytest -q -rs -n auto --cov --cov-branch --cov-fail-under=95
 
 lint: $(VENV)/.installed-dev
 	@echo "Checking with ruff"

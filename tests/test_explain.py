@@ -9,7 +9,7 @@ from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 
-from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, stability
+from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, penalty_path, stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.describing import Units, extreme_rows, number, percent, top_columns
 from madbayes.explain import explain, path_words
@@ -198,12 +198,28 @@ def test_no_groups_in_words():
     X = np.random.default_rng(0).normal(size=(60, 4))
     with pytest.warns(UserWarning, match="weak evidence"):
         model = DPMeans(random_state=0).fit(X)
-    assert "No groups found" in str(explain(model, X))
+    assert explain(model, X).evidence[0].startswith("No groups found")
+    assert "1 cluster is the simplest answer." in explain(model, X).evidence
+    assert explain(model, X).groups[0].words == "nothing sets it apart"
     empty = BPMeans(1e9).fit(X)
     found = explain(empty, X)
     assert found.headline == "No features in 60 rows."
     assert found.groups == []
     assert json.dumps(found.to_dict())
+
+
+def test_a_category_stands_for_the_others_of_its_column():
+    means, scales = np.array([0.4, 0.6, 5.0]), np.array([0.49, 0.49, 1.0])
+    units = Units(["colour=red", "colour=blue", "price"], means, scales, False)
+    names = [fact.name for fact in top_columns(np.array([0.9, 0.1, 5.5]), units, 3)]
+    assert names == ["colour=red", "price"]
+
+
+def test_a_penalty_of_ones_own_beside_a_path(X):
+    model = DPMeans(500.0, random_state=0).fit(X)
+    found = explain(model, X, path=penalty_path(X, "clusters", random_state=0)).evidence
+    assert any(sentence.startswith("The evidence is clear") for sentence in found)
+    assert any(sentence.startswith("The penalty was given: one more cluster costs 500") for sentence in found)
 
 
 def test_evidence_of_a_path():

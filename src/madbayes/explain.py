@@ -66,6 +66,8 @@ class GroupFacts:
         Those that fit best, and those that fit worst.
     stability : float or None
         Its mean Jaccard coefficient in refits, where they were made.
+    is_base : bool
+        Whether it is a feature that all rows have, to which the others add.
     """
 
     group: int
@@ -76,6 +78,7 @@ class GroupFacts:
     typical_rows: list[RowFact]
     worst_rows: list[RowFact]
     stability: float | None = None
+    is_base: bool = False
 
     @property
     def words(self) -> str:
@@ -86,6 +89,7 @@ class GroupFacts:
     def title(self) -> str:
         """Name, size, and how far it can be trusted."""
         words = f"{self.name}: {_counted(self.size, 'row')} ({percent(self.share)})"
+        words += ", to which the others add" if self.is_base else ""
         if self.stability is None:
             return words
         return f"{words}, {'stable' if self.stability >= STABLE else 'not stable'} ({self.stability:.2f})"
@@ -281,13 +285,21 @@ def units_of(model: GroupEstimator, recipe: Recipe | None) -> Units:
     return Units([str(name) for name in recipe.encoded_names_], means, scales, model._adds_up)
 
 
-def in_units(values: NDArray, recipe: Recipe | None, *, adds: bool) -> NDArray[np.float64]:
-    """Means of clusters, or what features add, in the units of the user's columns."""
+def in_units(values: NDArray, recipe: Recipe | None) -> NDArray[np.float64]:
+    """Rows of the table that was fitted, in the units of the user's columns."""
     if recipe is None or not len(values):
         return values
-    original = np.asarray(recipe.inverse_transform(values), dtype=np.float64)
+    return np.asarray(recipe.inverse_transform(values), dtype=np.float64)
+
+
+def groups_in_units(means: NDArray, shares: NDArray, units: Units, recipe: Recipe | None) -> NDArray[np.float64]:
+    """Means of clusters, or what features add, in the units of the user's columns."""
+    original = in_units(means, recipe)
+    if recipe is None or not len(means):
+        return original
     # Where the way back has an offset, it is no part of what a feature adds.
-    return original - np.asarray(recipe.inverse_transform(np.zeros_like(values[:1]))) if adds else original
+    offset = in_units(np.zeros_like(means[:1]), recipe)
+    return original - np.array([[units.of(share).adds] for share in shares]) * offset
 
 
 def _groups(
@@ -300,19 +312,20 @@ def _groups(
     n_rows: int,
 ) -> Iterator[GroupFacts]:
     """What is to be said of each."""
-    units = units_of(model, recipe)
-    for k, values in enumerate(in_units(means_of(model._groups()), recipe, adds=units.adds)):
+    units, shares = units_of(model, recipe), Z.mean(axis=0)
+    for k, values in enumerate(groups_in_units(means_of(model._groups()), shares, units, recipe)):
         members = np.flatnonzero(Z[:, k])
         best, worst = extreme_rows(rows.errors, members, n_rows)
         yield GroupFacts(
             k,
             model.group_names_[k],
             len(members),
-            len(members) / len(Z),
-            top_columns(values, units, n_columns),
+            float(shares[k]),
+            top_columns(values, units.of(shares[k]), n_columns),
             rows.facts(best),
             rows.facts(worst),
             None if stability is None else float(stability.group_agreement[k]),
+            units.adds and shares[k] == 1,
         )
 
 
@@ -328,10 +341,9 @@ def headline(model: GroupEstimator, Z: NDArray) -> str:
 
 def explained(model: GroupEstimator, X: ArrayLike, errors: NDArray) -> list[str]:
     """How much of the variation of the table the groups account for; Mahalanobis distances are no part of it."""
-    if hasattr(model, "covariances_"):
-        return []
     total = float(((np.asarray(X, dtype=np.float64) - model._column_means) ** 2).sum())
-    if total <= 0:
+    alone = model._n_features_out <= (0 if model._adds_up else 1)
+    if alone or total <= 0 or hasattr(model, "covariances_"):
         return []
     share = 1 - float(errors.sum()) / total
     if share < 0:
@@ -341,7 +353,8 @@ def explained(model: GroupEstimator, X: ArrayLike, errors: NDArray) -> list[str]
 
 def evidence(model: GroupEstimator, path: PenaltyPath | None) -> list[str]:
     """Why there are so many groups."""
-    sentences = _given(model) if path is None else _chosen(model, path)
+    sentences = [] if path is None else path_words(path, kind_of(model))
+    sentences += _chosen(model, path) if path is not None and hasattr(model, "path_") else _given(model)
     if not model.converged_:
         sentences.append("The search was stopped before its end: what is told is the best so far.")
     gap, kind = model.optimality_gap_, kind_of(model)
@@ -373,12 +386,11 @@ def _share(share: float) -> str:
 
 
 def _chosen(model: GroupEstimator, path: PenaltyPath) -> list[str]:
-    """Of a fit whose number of groups comes from a path."""
-    sentences = path_words(path, kind_of(model))
-    K = model._n_features_out
+    """Of a fit whose penalty comes from the path."""
+    K, (one, many) = model._n_features_out, (kind_of(model)[:-1], kind_of(model))
     if path.best != K:
-        sentences.append(f"The fit to all rows at a penalty of {number(model.penalty_)} has {K}.")
-    return sentences
+        return [f"The fit to all rows at the penalty chosen, {number(model.penalty_)}, has {K}."]
+    return [] if path.candidates else [f"{_counted(K, one) if K else f'No {many}'} is the simplest answer."]
 
 
 def path_words(path: PenaltyPath, kind: str) -> list[str]:
@@ -386,10 +398,8 @@ def path_words(path: PenaltyPath, kind: str) -> list[str]:
     if not path.ratios:
         sentences = ["There was no number of groups to choose: the table is too small or too simple."]
     elif not path.candidates:
-        sentences = [
-            f"No groups found: no number of {kind} is best over a wider range of penalties than in tables without "
-            f"groups. That there {'is' if path.best == 1 else 'are'} {path.best} is the simplest answer."
-        ]
+        words = f"No groups found: no number of {kind} is best over a wider range of penalties"
+        sentences = [f"{words} than in tables without groups."]
     else:
         sentences = [_interval_words(path, kind), *_alternatives(path)]
     if path.n_outliers:

@@ -326,7 +326,8 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         list of dict
             For each group its ``group`` number, ``name``, ``size`` (rows, or their weight), ``share`` of all rows,
             ``columns``: the columns that set it apart most, as (name, value, distance in standard deviations), and
-            the same in ``words``. For clusters the distance is from the mean of the table, for features from zero.
+            the same in ``words``. For clusters the distance is from the mean of the table, for features from zero,
+            but for one that all rows have, from which they start: that is compared with the mean, too.
             With X also the numbers of its ``typical_rows``, which fit best, and of its ``worst_rows``.
 
         Examples
@@ -343,13 +344,14 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         validation.check_count("n_rows", n_rows, minimum=0)
         units, described = self._units(), []
         for k, values in enumerate(means_of(self._groups())):
-            columns = top_columns(values, units, n_columns)
+            share = float(self._sizes[k] / self._total)
+            columns = top_columns(values, units.of(share), n_columns)
             described.append(
                 {
                     "group": k,
                     "name": self.group_names_[k],
                     "size": float(self._sizes[k]),
-                    "share": float(self._sizes[k] / self._total),
+                    "share": share,
                     "columns": [(column.name, column.value, column.distance) for column in columns],
                     "words": group_words(columns),
                 }

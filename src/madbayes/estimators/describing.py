@@ -18,6 +18,7 @@ class ColumnFact(NamedTuple):
     typical: float  # of all rows; zero for features
     distance: float  # between the two, in standard deviations of the column
     words: str
+    is_share: bool  # whether value and typical are shares of rows
 
 
 class Units(NamedTuple):
@@ -27,6 +28,10 @@ class Units(NamedTuple):
     means: NDArray[np.float64]  # of the whole table
     scales: NDArray[np.float64]  # standard deviations
     adds: bool  # whether groups are features, which add to a row
+
+    def of(self, share: float) -> "Units":
+        """The same for a group of this share of the rows: a feature that all rows have is where they start, a mean."""
+        return self._replace(adds=self.adds and share < 1 - 1e-12)
 
     @property
     def typical(self) -> NDArray[np.float64]:
@@ -51,26 +56,37 @@ class Units(NamedTuple):
 
 
 def top_columns(values: NDArray, units: Units, n_columns: int) -> list[ColumnFact]:
-    """The columns in which a group is farthest from the table, the farthest first."""
-    distances = units.distances(values)
-    order = np.argsort(-np.abs(distances), kind="stable")[:n_columns]
-    return [
-        ColumnFact(
-            str(units.names[d]),
-            float(values[d]),
-            float(units.typical[d]),
-            float(distances[d]),
-            column_words(units, d, float(values[d]), float(distances[d])),
-        )
-        for d in order
-    ]
+    """The columns in which a group is farthest from the table, the farthest first.
+
+    Of the categories of one column ("colour=red", "colour=blue") only the farthest is told: it implies the others.
+    """
+    distances, facts, told = units.distances(values), list[ColumnFact](), set[str]()
+    for d in np.argsort(-np.abs(distances), kind="stable"):
+        if len(facts) == n_columns:
+            break
+        column = _category(units, d)[0]
+        if not column or column not in told:
+            facts.append(_fact(units, d, float(values[d]), float(distances[d])))
+            told.add(column)
+    return facts
+
+
+def _fact(units: Units, d: int, value: float, distance: float) -> ColumnFact:
+    words = column_words(units, d, value, distance)
+    return ColumnFact(units.names[d], value, float(units.typical[d]), distance, words, units.is_share(d))
+
+
+def _category(units: Units, d: int) -> tuple[str, str]:
+    """Column and category of an encoded one; no column for others."""
+    column, _, category = units.names[d].rpartition("=")
+    return (column, category) if column and units.is_share(d) else ("", "")
 
 
 def column_words(units: Units, d: int, value: float, distance: float) -> str:
     """One column of a group, such as "income +1.8 sd (52 000 against 31 000)"."""
-    name = str(units.names[d])
+    name = units.names[d]
     if units.is_share(d):
-        column, _, category = name.rpartition("=")
+        column, category = _category(units, d)
         subject = f"{column} is {category}" if column else f"{name} is 1"
         if units.adds:
             return f"{subject}: {'adds' if value > 0 else 'takes'} {percent(abs(value))}"
@@ -93,14 +109,16 @@ def group_words(columns: Sequence[ColumnFact]) -> str:
 
 
 def deviations(distance: float) -> str:
-    """A distance with its sign."""
+    """A distance with its sign, which nothing has not."""
+    if abs(distance) < 0.05:
+        return "0.0 sd"
     return f"{distance:+.1f} sd" if abs(distance) < 100 else f"{distance:+,.0f} sd".replace(",", " ")
 
 
 def number(value: float) -> str:
     """Three digits of a number, four where it has thousands: 0.0123, 1987, 52 000."""
     if not 1000 <= abs(value) < 1e15:
-        return f"{value:.3g}"
+        return f"{value + 0.0:.3g}"  # of zero without its sign
     digits = 3 - int(np.floor(np.log10(abs(value))))
     return f"{round(value, digits):,.0f}".replace(",", " " if abs(value) >= 10000 else "")
 

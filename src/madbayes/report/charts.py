@@ -38,8 +38,16 @@ def place(value: float, low: float, high: float, start: float, end: float) -> fl
 def axis_of(low: float, high: float, start: float, end: float, *, logarithmic: bool = False) -> Axis:
     """An axis with about five round numbers; values of a logarithmic one are powers of ten."""
     values = _decades(low, high) if logarithmic else _round_numbers(low, high)
-    ticks = [Tick(place(value, low, high, start, end), number(10**value if logarithmic else value)) for value in values]
+    ticks = [Tick(place(value, low, high, start, end), short(10**value if logarithmic else value)) for value in values]
     return Axis(low, high, start, end, ticks)
+
+
+def short(value: float) -> str:
+    """A number with room for few letters: 20k, 1.5M."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * unit or (abs(value) >= unit and unit > 1e3):
+            return f"{value / unit:.3g}{letter}" if abs(value) < 1e13 else f"{value:.3g}"
+    return number(value)
 
 
 def _decades(low: float, high: float) -> list[float]:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.describing import number
 from madbayes.explain import Recipe
 from madbayes.files import write_whole
 from madbayes.report.path_view import path_view, staircase
@@ -122,6 +123,7 @@ def render_report(
         found=subject.explanation,
         one=subject.one,
         adds=subject.units.adds,
+        pictured=subject.painter is not None,
         path=view,
         stairs=view and staircase(view),
         cards=gallery(subject),
@@ -150,6 +152,7 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["number"] = number
     return environment.get_template("report.html")
 
 

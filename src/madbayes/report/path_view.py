@@ -1,5 +1,6 @@
 """The penalty path as a picture that can be moved along."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from madbayes.report.charts import Axis, axis_of
 from madbayes.report.subject import Subject
 
 # Groups shown for one number of them, columns named for each, and pixels of a picture, at most.
-GROUPS, COLUMNS, PIXELS = 12, 3, 48
+GROUPS, COLUMNS, PIXELS = 12, 3, 32
 # Numbers of groups shown, at most.
 STOPS = 40
 # Places of the slider from one end to the other.
@@ -73,12 +74,13 @@ def path_view(subject: Subject) -> PathView | None:
     path = subject.path
     if path is None or len(path.intervals) < 2:
         return None
-    low, high = _penalties(path)
+    kept = sorted(path.intervals)[:STOPS]
+    low, high = _penalties([path.intervals[K] for K in kept])
+    kept = [K for K in kept if path.intervals[K][1] > low]
     lowest, highest = np.log10([low, high])
     penalties = axis_of(float(lowest), float(highest), 48, 708, logarithmic=True)
-    kept = [K for K, (_, end) in sorted(path.intervals.items()) if end > low][:STOPS]
     numbers = axis_of(min(kept), max(kept), 236, 20)
-    counts = axis_of(float(path.n_components[0]), float(path.n_components[-1]), 48, 348)
+    counts = axis_of(float(path.n_components[0]), float(path.n_components[-1]), 60, 348)
     errors = axis_of(0.0, float(path.sse[0]), 236, 20)
     points = [
         Point(int(K), counts.at(K), errors.at(sse), int(K) in path.intervals)
@@ -86,7 +88,7 @@ def path_view(subject: Subject) -> PathView | None:
     ]
     return PathView(
         [_stop(subject, path, K, penalties, numbers) for K in kept],
-        sum(end > low for _, end in path.intervals.values()) - len(kept),
+        len(path.intervals) - len(kept),
         points,
         penalties,
         numbers,
@@ -105,10 +107,11 @@ def path_view(subject: Subject) -> PathView | None:
     )
 
 
-def _penalties(path: PenaltyPath) -> tuple[float, float]:
+def _penalties(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The lowest and the highest penalty shown: a little more than where the number changes."""
-    ends = [end for interval in path.intervals.values() for end in interval if 0 < end < np.inf]
-    return max(min(ends) / 3, LEAST * max(ends)), 3 * max(ends)
+    ends = [end for interval in intervals for end in interval if 0 < end < np.inf]
+    lowest = intervals[-1][0] or min(ends) / 3  # beyond it are numbers that are not shown
+    return max(lowest, LEAST * max(ends)), 3 * max(ends)
 
 
 def _start(subject: Subject, path: PenaltyPath) -> float:
@@ -151,11 +154,11 @@ def _groups(subject: Subject, solution: Any) -> list[PathGroup]:
     if solution is None:
         return []
     shares = subject.memberships(solution.A, subject.sample).mean(axis=0)
-    values = subject.parameters(solution.A)
+    values = subject.parameters(solution.A, shares)
     return [
         PathGroup(
             percent(float(shares[k])),
-            [] if subject.painter else notable(top_columns(values[k], subject.units, COLUMNS)),
+            [] if subject.painter else notable(top_columns(values[k], subject.units.of(float(shares[k])), COLUMNS)),
             subject.drawn(values[k], float(shares[k]), PIXELS),
         )
         for k in np.argsort(-shares, kind="stable")

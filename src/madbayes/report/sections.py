@@ -8,17 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.comparison import STABLE, Stability
-from madbayes.estimators.describing import ColumnFact, number, percent
+from madbayes.estimators.describing import ColumnFact, deviations, notable, number, percent
 from madbayes.explain import GroupFacts, RowFact
 from madbayes.report.charts import Histogram, histogram_of
 from madbayes.report.subject import Subject
 
-# Shown at most: groups in the gallery, in a table of pairs; rows as examples, as unusual; columns of a row, of all.
-GALLERY, PAIRS = 30, 20
+# Shown at most: groups in the gallery, in a table of pairs; rows as examples, as unusual; columns in words, of a row,
+# of the table, and of its unusual rows.
+GALLERY, PAIRS = 24, 20
 EXAMPLES, ODD_ROWS = 8, 20
-ROW_COLUMNS, ALL_COLUMNS, RAW_COLUMNS = 6, 40, 8
-# Pixels of a group's picture, and of a row's.
-LARGE, SMALL = 128, 96
+FEW_COLUMNS, ROW_COLUMNS, ALL_COLUMNS, RAW_COLUMNS = 3, 6, 40, 8
+# Pixels of a group's picture, of a row's, and of a group's in a list, at most: 5 MB hold the noisiest in colour.
+LARGE, SMALL, THUMB = 112, 64, 40
 
 
 class Bar(NamedTuple):
@@ -38,6 +39,8 @@ class Card(NamedTuple):
     share: str
     is_stable: bool | None
     picture: str | None
+    thumb: str | None
+    words: list[str]  # of a few columns
     bars: list[Bar]
     rows: list[tuple[RowFact, str]]  # typical rows and their pictures
 
@@ -45,8 +48,9 @@ class Card(NamedTuple):
 def gallery(subject: Subject) -> list[Card]:
     """A card for each group."""
     groups = subject.explanation.groups[:GALLERY]
-    longest = max((abs(fact.distance) for group in groups for fact in group.columns), default=0.0) or 1.0
-    values = subject.parameters(subject.model._groups())
+    # Distances below a standard deviation are short bars, even where there are no longer ones.
+    longest = max(1.0, *(abs(fact.distance) for group in groups for fact in group.columns), 0.0)
+    values = subject.parameters(subject.model._groups(), subject.Z.mean(axis=0))
     return [
         Card(
             group,
@@ -54,6 +58,8 @@ def gallery(subject: Subject) -> list[Card]:
             percent(group.share),
             None if group.stability is None else group.stability >= STABLE,
             subject.drawn(values[group.group], group.share, LARGE),
+            subject.drawn(values[group.group], group.share, THUMB),
+            notable(group.columns[:FEW_COLUMNS]),
             [] if subject.painter else [_bar(fact, longest) for fact in group.columns],
             _pictures(subject, group.typical_rows),
         )
@@ -62,7 +68,15 @@ def gallery(subject: Subject) -> list[Card]:
 
 
 def _bar(fact: ColumnFact, longest: float) -> Bar:
-    return Bar(fact, round(100 * abs(fact.distance) / longest, 1), number(fact.value), number(fact.typical))
+    width = round(100 * abs(fact.distance) / longest, 1)
+    return Bar(fact, width, _amount(fact.value, fact.is_share), _amount(fact.typical, fact.is_share))
+
+
+def _amount(value: float, is_share: bool) -> str:
+    """A number, or a share of rows, which may be taken too."""
+    if not is_share:
+        return number(value)
+    return f"-{percent(-value)}" if value < -1e-9 else percent(abs(value))
 
 
 def _pictures(subject: Subject, rows: Sequence[RowFact]) -> list[tuple[RowFact, str]]:
@@ -131,37 +145,51 @@ def examples(subject: Subject) -> list[Example]:
     """A typical row of each of the first groups, then the worst rows."""
     found, errors = subject.explanation, subject.explanation.errors
     typical = [group.typical_rows[0].row for group in found.groups if group.typical_rows]
-    rows = list(dict.fromkeys(typical))[:EXAMPLES]
-    rows += [row for row in np.argsort(-errors, kind="stable")[: EXAMPLES // 2].tolist() if row not in rows]
-    if not rows:
-        return []
+    best = list(dict.fromkeys(typical))[:EXAMPLES]
+    worst = [row for row in np.argsort(-errors, kind="stable")[: EXAMPLES // 2].tolist() if row not in best]
+    rows = best + worst
     values, rebuilt = subject.rows(rows), subject.rebuilt(rows)
-    return [_example(subject, *one) for one in zip(rows, values, rebuilt, strict=True)]
+    is_worst = [False] * len(best) + [True] * len(worst)
+    return [_example(subject, *one) for one in zip(rows, values, rebuilt, is_worst, strict=True)]
 
 
-def _example(subject: Subject, row: int, values: NDArray, rebuilt: NDArray) -> Example:
+def _example(subject: Subject, row: int, values: NDArray, rebuilt: NDArray, is_worst: bool) -> Example:
     found, painter = subject.explanation, subject.painter
     margin = float(found.margins[row])
     return Example(
         RowFact(row, subject.ids[row], float(found.errors[row])),
         [subject.names[k] for k in np.flatnonzero(subject.Z[row])],
         number(margin) if np.isfinite(margin) else "none",
-        [] if painter else _cells(subject, values, rebuilt, bool(found.unusual[row])),
+        [] if painter else _cells(subject, values, rebuilt, is_worst),
         painter and painter.picture(values, SMALL),
         painter and painter.picture(rebuilt, SMALL),
         bool(found.unusual[row]),
     )
 
 
-def _cells(subject: Subject, values: NDArray, rebuilt: NDArray, is_unusual: bool) -> list[Cell]:
-    """The columns that set a row apart; of an unusual row those that are told worst."""
-    scales = np.where(subject.units.scales > 0, subject.units.scales, 1.0)
+def _cells(subject: Subject, values: NDArray, rebuilt: NDArray, is_worst: bool) -> list[Cell]:
+    """The columns that set a row apart; of one that fits badly those that are told worst."""
+    units = subject.units
+    scales = np.where(units.scales > 0, units.scales, 1.0)
     misses = (values - rebuilt) / scales
-    told = misses if is_unusual else (values - subject.units.means) / scales
+    told = misses if is_worst else (values - units.means) / scales
     order = np.argsort(-np.abs(told), kind="stable")[:ROW_COLUMNS]
     return [
-        Cell(str(subject.units.names[d]), number(values[d]), number(rebuilt[d]), f"{misses[d]:+.1f} sd") for d in order
+        Cell(
+            units.names[d],
+            _value(float(values[d]), units.is_share(d)),
+            _amount(float(rebuilt[d]), units.is_share(d)),
+            deviations(float(misses[d])),
+        )
+        for d in order
     ]
+
+
+def _value(value: float, is_share: bool) -> str:
+    """A number of a row; zeros and ones are answers, but for rounding."""
+    if is_share and min(abs(value), abs(value - 1)) < 1e-9:
+        return "yes" if value > 0.5 else "no"
+    return number(value)
 
 
 class ColumnFit(NamedTuple):
@@ -184,17 +212,19 @@ class Residuals(NamedTuple):
 
 def residuals(subject: Subject) -> Residuals:
     """By row and by column."""
-    rows = subject.sample
-    misses = ((subject.rows(rows) - subject.rebuilt(rows)) ** 2).mean(axis=0)
-    spreads = subject.rows(rows).var(axis=0)
-    shares = 1 - misses / np.where(spreads > 0, spreads, np.inf)
+    rows, units = subject.sample, subject.units
+    values, scales = subject.rows(rows), np.where(units.scales > 0, units.scales, 1.0)
+    misses = values - subject.rebuilt(rows)
+    # In standard deviations, for squares in the user's units may leave the range of floating point.
+    spreads = ((values - units.means) / scales).var(axis=0)
+    shares = 1 - ((misses / scales) ** 2).mean(axis=0) / np.where(spreads > 0, spreads, np.inf)
     order = np.argsort(-shares, kind="stable") if subject.painter is None else np.empty(0, dtype=np.intp)
     columns = [_column_fit(subject, d, float(shares[d])) for d in order[:ALL_COLUMNS]]
     return Residuals(
         histogram_of(np.sqrt(subject.explanation.errors), float(np.sqrt(subject.model.unusual_error_))),
         columns,
         len(order) - len(columns),
-        subject.painter and subject.painter.heat(misses, LARGE),
+        subject.painter and subject.painter.heat((misses**2).mean(axis=0), LARGE),
         len(rows) < len(subject.X),
     )
 
@@ -256,7 +286,8 @@ def odd_rows(subject: Subject, frame: Any) -> OddRows:
     found, limit = subject.explanation, subject.model.unusual_error_
     unusual = np.flatnonzero(found.unusual)
     ranked = unusual[np.argsort(-found.errors[unusual], kind="stable")][:ODD_ROWS]
-    columns = [] if frame is None else list(frame.columns[:RAW_COLUMNS])
+    known = getattr(subject.recipe, "id_columns_", [])  # they stand in front already
+    columns = [] if frame is None else [name for name in frame.columns if name not in known][:RAW_COLUMNS]
     facts = [RowFact(int(row), subject.ids[row], float(found.errors[row])) for row in ranked]
     drawn = dict(_pictures(subject, facts))
     rows = [

@@ -11,7 +11,7 @@ from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.describing import Units
 from madbayes.estimators.problem import means_of
-from madbayes.explain import Explanation, Recipe, explain, in_units, units_of
+from madbayes.explain import Explanation, Recipe, explain, groups_in_units, in_units, units_of
 from madbayes.report.images import Painter, check_shape
 
 # Rows looked at for what needs not all of them.
@@ -46,16 +46,16 @@ class Subject(NamedTuple):
 
     def rows(self, rows: ArrayLike) -> NDArray[np.float64]:
         """Some rows in the units of the user's columns."""
-        return in_units(self.X[np.asarray(rows)].astype(np.float64), self.recipe, adds=False)
+        return in_units(self.X[np.asarray(rows)].astype(np.float64), self.recipe)
 
     def rebuilt(self, rows: ArrayLike) -> NDArray[np.float64]:
         """What their groups say about some rows, in the same units."""
         sums = self.Z[np.asarray(rows)] @ means_of(self.model._groups())
-        return in_units(sums, self.recipe, adds=False)
+        return in_units(sums, self.recipe)
 
-    def parameters(self, A: Any) -> NDArray[np.float64]:
+    def parameters(self, A: Any, shares: NDArray) -> NDArray[np.float64]:
         """Means of clusters, or what features add, in the units of the user's columns."""
-        return in_units(means_of(A), self.recipe, adds=self.units.adds)
+        return groups_in_units(means_of(A), shares, self.units, self.recipe)
 
     def memberships(self, A: Any, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
         """Which of some rows have which of other groups than the model's."""
@@ -67,7 +67,7 @@ class Subject(NamedTuple):
         """A group as a picture: a feature that not all rows have is what it adds."""
         if self.painter is None:
             return None
-        if self.units.adds and share < 1:
+        if self.units.of(share).adds:
             return self.painter.part(values, size)
         return self.painter.picture(values, size)
 
