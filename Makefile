@@ -31,7 +31,7 @@ endef
 .PHONY: help demo test lint test-oldest test-bounds bench equations clean
 
 help:
-	@echo "make demo         find the pips in noisy pictures of dice; tables on screen, a picture in demo/"
+	@echo "make demo         from made-up customers and dice to two reports, in demo/"
 	@echo "make test         ruff, mypy, and the tests with their coverage"
 	@echo "make lint         ruff and mypy only"
 	@echo "make test-oldest  the tests on the oldest supported dependencies (OLDEST_PYTHON=python3.11)"
@@ -41,9 +41,9 @@ help:
 	@echo "make clean        remove environments, caches and what the demo wrote"
 	@echo "PYTHON=python3.12 chooses the Python, VENV=folder the place of its environment."
 
-demo: $(VENV)/.installed-plot
-	@echo "Running examples/demo.py"
-	@$(BIN)/python examples/demo.py --out demo
+demo: $(VENV)/.installed-app
+	@echo "Running madbayes demo"
+	@$(BIN)/madbayes demo --out demo --force
 
 test: lint
 	@echo "Running the tests"

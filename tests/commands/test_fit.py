@@ -269,8 +269,8 @@ def test_a_column_that_decides_alone_is_named(tmp_path):
 
 
 def test_where_nothing_stands_out_it_says_what_to_do(tmp_path):
-    np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(200, 12)))
     found = call("fit", tmp_path / "a.npy", "--out", tmp_path / "out")
     assert found.exit_code == 0, found.output
-    assert "1 cluster of 60 rows." in found.stdout
+    assert "1 cluster of 200 rows." in found.stdout
     assert "ask for so many groups all the same (--groups 5)" in found.stderr

@@ -13,7 +13,7 @@ from madbayes.commands.fitting import stem_of
 from madbayes.commands.intake import take_again
 from madbayes.commands.results import Fitted, open_model
 from madbayes.estimators.describing import group_words, percent, top_columns
-from madbayes.explain import in_units, units_of
+from madbayes.explain import units_of
 from madbayes.io import metadata
 
 ModelArgument = Annotated[
@@ -125,9 +125,9 @@ def groups_of(fitted: Fitted) -> list[dict[str, Any]]:
     """The groups in original units."""
     model = fitted.model
     units = units_of(model, fitted.recipe)
-    values = in_units(model._groups(), fitted.recipe, adds=units.adds)
-    described = model.describe(0)
-    return [
-        {**one, "columns": [c._asdict() for c in columns], "words": group_words(columns)}
-        for one, columns in zip(described, (top_columns(row, units, 3) for row in values), strict=True)
-    ]
+    values = fitted.recipe.inverse_transform(model._groups())
+    groups = []
+    for one, row in zip(model.describe(0), values, strict=True):
+        columns = top_columns(row, units.of(one["share"]), 3)
+        groups.append({**one, "columns": [column._asdict() for column in columns], "words": group_words(columns)})
+    return groups

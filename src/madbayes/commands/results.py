@@ -20,7 +20,6 @@ from sklearn.pipeline import Pipeline
 import madbayes
 from madbayes.commands.errors import PlaceError, UsageError
 from madbayes.estimators.base import GroupEstimator
-from madbayes.explain import in_units
 from madbayes.files import write_whole
 from madbayes.tables import Recipe
 
@@ -119,7 +118,7 @@ def components(fitted: Fitted, table: pd.DataFrame) -> pd.DataFrame:
         sizes, groups = np.bincount(table["label"], minlength=fitted.K), model.cluster_centers_
     else:
         sizes, groups = table[model.group_names_].to_numpy().sum(axis=0, dtype=np.int64), model.components_
-    values = in_units(groups, fitted.recipe, adds=fitted.kind == "features")
+    values = fitted.recipe.inverse_transform(groups)
     facts = pd.DataFrame(
         {"group": np.arange(fitted.K), "name": model.group_names_, "size": sizes, "share": sizes / max(1, len(table))}
     )
