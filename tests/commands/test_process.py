@@ -75,7 +75,7 @@ def test_ctrl_c_before_there_is_anything_writes_nothing(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "madbayes: stopped before there was a result; nothing was written" in err
+    assert "madbayes: stopped before there was a result; none was written" in err
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 

@@ -8,6 +8,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import RobustScaler, StandardScaler
 
+import madbayes
 from madbayes import BPMeans, DPMeans
 from madbayes.tables import Recipe, TableError
 
@@ -373,3 +374,23 @@ def test_one_error_has_all_the_flags():
     frame.loc[3, "income"] = np.nan
     with pytest.raises(TableError, match=r"values are missing in 'income'\. .*--leave-out city --missing median$"):
         Recipe(max_categories=10).fit(frame)
+
+
+@pytest.mark.parametrize(
+    "change", [{"means": np.zeros(3)}, {"axes": None}, {"axes": np.zeros((1, 6))}, {"units": np.zeros((6, 2))}]
+)
+def test_a_state_that_does_not_fit_together_is_refused(change):
+    state = Recipe(pca=2).fit(mixed())._to_state()
+    assert Recipe._from_state(state).pca == 2
+    with pytest.raises(ValueError, match="recipe"):
+        Recipe._from_state({**state, **change})
+
+
+def test_a_saved_pipeline_knows_the_recipe(tmp_path):
+    frame = mixed()
+    pipeline = make_pipeline(Recipe(missing="median", pca=3), DPMeans("20%", random_state=0)).fit(frame)
+    madbayes.save(pipeline, tmp_path / "model.madbayes")
+    loaded = madbayes.load(tmp_path / "model.madbayes")
+    assert np.array_equal(loaded.predict(frame), pipeline.predict(frame))
+    assert loaded[0].decisions_ == pipeline[0].decisions_
+    assert np.array_equal(loaded[0].transform(frame), pipeline[0].transform(frame))

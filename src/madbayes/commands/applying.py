@@ -13,6 +13,7 @@ from madbayes.commands.fitting import stem_of
 from madbayes.commands.intake import take_again
 from madbayes.commands.results import Fitted, open_model
 from madbayes.estimators.describing import group_words, percent, top_columns
+from madbayes.experiments.parts import plain
 from madbayes.explain import units_of
 from madbayes.io import metadata
 
@@ -85,7 +86,7 @@ def info(model: ModelArgument, as_json: options.JsonOption = False) -> None:
     fitted = open_model(model)
     facts = {**about_model(fitted), "file": metadata(results.find_model(model))}
     if as_json:
-        typer.echo(json.dumps(facts, indent=1, default=str))
+        typer.echo(json.dumps(plain(facts), indent=1))
         return
     typer.echo(
         f"{facts['groups_found']} {facts['kind']} of {facts['rows']} rows, made by madbayes {facts['file']['madbayes']}"

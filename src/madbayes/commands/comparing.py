@@ -64,9 +64,7 @@ class Comparison:
     born: list[str]
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.rows} rows are in both results; {share_words(self.moved)} of them have moved to another group."
-        ]
+        lines = [f"{self.rows} rows are in both results; {share_words(self.moved)} of them have moved."]
         if self.only_old or self.only_new:
             lines.append(f"{self.only_old} rows are in the old one only, {self.only_new} in the new one only.")
         for pair in self.kept:

@@ -54,7 +54,7 @@ def one_line() -> Iterator[None]:
     except (TableError, ModelFileError, UsageError) as error:
         stop(error)
     except KeyboardInterrupt:
-        stop("stopped before there was a result; nothing was written", Code.INTERRUPTED)
+        stop("stopped before there was a result; none was written", Code.INTERRUPTED)
     except MemoryError:
         stop("there is not enough memory: use fewer columns (--columns), principal components (--pca) or fewer rows")
     except BrokenPipeError:  # whoever reads the output has enough of it

@@ -26,6 +26,7 @@ from madbayes.commands.results import Fitted
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
+from madbayes.experiments.parts import plain
 from madbayes.explain import Explanation, explain
 from madbayes.report import write_report
 
@@ -103,7 +104,7 @@ def fit(
         place = out if out is not None else Path(f"{stem_of(Path(str(settings.data)))}-groups")
         outcome = fit_table(settings, place, talk, stopped, force=force)
     if as_json:
-        typer.echo(json.dumps(outcome.to_dict(), indent=1, allow_nan=False, default=str))
+        typer.echo(json.dumps(plain(outcome.to_dict()), indent=1))
     else:
         typer.echo(f"{outcome.explanation}\n\nReport: {place / results.REPORT}")
     if stopped.happened:
@@ -366,15 +367,6 @@ def versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-def plain(value: Any) -> Any:
-    """Values that JSON can hold; None for numbers that are not finite."""
-    if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def path_values(found: PenaltyPath, settings: Settings) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 import madbayes
 from madbayes.commands.errors import PlaceError, UsageError
 from madbayes.estimators.base import GroupEstimator
+from madbayes.experiments.parts import plain
 from madbayes.files import write_whole
 from madbayes.tables import Recipe
 
@@ -156,7 +157,7 @@ def about(fitted: Fitted, ids: pd.DataFrame) -> dict[str, Any]:
 
 def write_json(path: Path, value: Any) -> None:
     """Plain values."""
-    write_whole(path, (json.dumps(value, indent=1, allow_nan=False, default=str) + "\n").encode())
+    write_whole(path, (json.dumps(plain(value), indent=1) + "\n").encode())
 
 
 def check_folder(out: Path, *, force: bool) -> None:

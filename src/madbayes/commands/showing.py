@@ -9,7 +9,7 @@ import typer
 
 from madbayes.commands import options, results
 from madbayes.commands.console import log, talking
-from madbayes.commands.errors import interrupts, one_line
+from madbayes.commands.errors import Code, interrupts, one_line
 from madbayes.commands.fitting import fit_table
 from madbayes.commands.options import Settings
 from madbayes.commands.results import open_model
@@ -47,6 +47,8 @@ def demo(
             settings = Settings(str((out / name).absolute()), kind, missing=missing, seed=seed, jobs=jobs)
             outcome = fit_table(settings, place, talk, stopped, force=force)
             typer.echo(f"{outcome.explanation}\n")
+            if stopped.happened:
+                raise typer.Exit(Code.INTERRUPTED)
         write_picture(out / "dice.png", X, open_model(out / Path(DICE).stem).model)
     for name in (CUSTOMERS, DICE):
         typer.echo(f"Report: {out / Path(name).stem / results.REPORT}")

@@ -160,7 +160,7 @@ class Recipe(TransformerMixin, BaseEstimator):
         self.n_dropped_ = int((~self.kept_).sum())
         check_length(len(encoded), self.n_dropped_)
         self._learn(encoded)
-        self._say(frame)
+        self._say()
         scaled = self._scale(self._fill(encoded))
         self._learn_pca(scaled)
         return self._project(scaled)
@@ -267,7 +267,7 @@ class Recipe(TransformerMixin, BaseEstimator):
         if self.as_is:
             used = [name for name in seen if name not in ids and (not asked or name in asked)]
             self.columns_ = [Column(name, "number") for name in used]
-            self.decisions_ = [Decision(name, "number", "") for name in used]
+            self.decisions_ = [Decision(f"{used[0]} to {used[-1]}", "number", "")] if used else []
         else:
             found = look_at(frame[seen], asked, ids, self.max_categories)
             if found.problems:
@@ -410,11 +410,12 @@ class Recipe(TransformerMixin, BaseEstimator):
                 block += part[:, d, None] * axis
         return found
 
-    def _say(self, frame: pd.DataFrame) -> None:
+    def _say(self) -> None:
         """Put what is done with the columns that are used in words."""
         used = {column.name: column for column in self.columns_}
         self.decisions_ = [
-            one._replace(words=self._words(used[one.column])) if one.is_used else one for one in self.decisions_
+            one._replace(words=self._words(used.get(one.column, self.columns_[0]))) if one.is_used else one
+            for one in self.decisions_
         ]
 
     def _words(self, column: Column) -> str:
@@ -459,7 +460,18 @@ class Recipe(TransformerMixin, BaseEstimator):
         recipe.n_features_in_ = state["n_features_in"]
         for name, attribute in ARRAYS.items():
             setattr(recipe, attribute, None if state[name] is None else np.asarray(state[name], dtype=np.float64))
+        recipe._check_state()
         return recipe
+
+    def _check_state(self) -> None:
+        """Whether what a file says fits together."""
+        self._check_parameters()
+        D = len(self.encoded_names_)
+        shapes = {name: getattr(self, attribute).shape for name, attribute in ARRAYS.items() if name != "axes"}
+        if any(shape != (D,) for shape in shapes.values()):
+            raise ValueError(f"the recipe has {D} columns and arrays of shapes {shapes}")
+        if (self.axes_ is None) != (self.pca is None) or (self.axes_ is not None and self.axes_.shape != (self.pca, D)):
+            raise ValueError("the principal components of the recipe do not fit its columns")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "axes_origin_")
