@@ -2,6 +2,7 @@ import errno
 import json
 import logging
 import os
+import signal
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from tests.commands.helpers import call, make_table, says
 
 import madbayes
-from madbayes.commands import results
+from madbayes.commands import fitting, results
 
 FILES = {"model.madbayes", "assignments.parquet", "components.parquet", "path.json", "run.json", "report.html"}
 
@@ -274,3 +275,24 @@ def test_where_nothing_stands_out_it_says_what_to_do(tmp_path):
     assert found.exit_code == 0, found.output
     assert "1 cluster of 200 rows." in found.stdout
     assert "ask for so many groups all the same (--groups 5)" in found.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--groups", "2"], ["--penalty", "5%"]])
+def test_ctrl_c_before_the_search_has_anything_ends_with_a_quick_look(options, table, tmp_path, monkeypatch):
+    """The signal comes while the first model is made; the second one is fitted in a hurry."""
+    make, seen = fitting.estimator, []
+
+    def interrupted(*words):
+        seen.append(words)
+        if len(seen) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return make(*words)
+
+    monkeypatch.setattr(fitting, "estimator", interrupted)
+    found = call("fit", table, *options, "--out", tmp_path / "out")
+    assert found.exit_code == 130, found.output
+    assert "finishing with a quick look" in found.stderr
+    assert "the best result so far" in found.stderr
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["interrupted"] is True
+    assert len(pd.read_parquet(tmp_path / "out" / "components.parquet")) == (2 if "--groups" in options else 3)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

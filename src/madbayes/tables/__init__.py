@@ -3,7 +3,8 @@
 It needs the extra ``app`` (pandas and pyarrow).
 """
 
-from madbayes.tables.columns import Decision, TableError
+from madbayes.tables.checks import TableError
+from madbayes.tables.columns import Decision
 from madbayes.tables.reading import Table, read_table
 from madbayes.tables.recipe import Recipe
 

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
+
+from madbayes.tables.checks import TableError
 
 # Text with more values than this is not encoded; nor is text of which every second value is new.
 MAX_CATEGORIES, MAX_SHARE = 50, 0.5
@@ -21,11 +22,6 @@ DAY = r"(\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[/.]\d{1,2}[/.]\d{2,4})"
 DATE = re.compile(DAY + r"([ T].*)?")
 # Values looked at to tell dates, and numbers among text.
 LOOKED_AT = 1000
-SHOWN = 10
-
-
-class TableError(ValueError):
-    """Something about a table that its owner can put right; the message says how."""
 
 
 class Decision(NamedTuple):
@@ -248,19 +244,3 @@ def is_counter(name: str, numbers: pd.Series) -> bool:
     if np.isnan(found).any() or (found != np.floor(found)).any() or len(np.unique(found)) < len(found):
         return False
     return bool(found.max() - found.min() == len(found) - 1) or ID_NAME.fullmatch(name) is not None
-
-
-def check_names(names: Sequence[str], known: Sequence[str], what: str) -> None:
-    """Say which columns there are not, and which are spelled much the same."""
-    for name in names:
-        if name not in known:
-            lower = {other.lower(): other for other in known}
-            close = [lower[other] for other in get_close_matches(name.lower(), lower, n=2, cutoff=0.75)]
-            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {listed(known)}"
-            raise TableError(f"{what}: there is no column {name!r}; {hint}")
-
-
-def listed(words: Sequence[str]) -> str:
-    """Some words, not too many."""
-    rest = len(words) - SHOWN
-    return ", ".join(map(repr, words[:SHOWN])) + (f" and {rest} more" if rest > 0 else "")

@@ -20,8 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from madbayes.pictures import load_images, picture_paths
-from madbayes.tables.columns import TableError, listed
-from madbayes.tables.recipe import as_frame
+from madbayes.tables.checks import TableError, as_frame, listed
 
 TEXT = {".csv": None, ".tsv": "\t", ".tab": "\t", ".txt": None}
 OPENERS: dict[str, Callable] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

@@ -1,10 +1,9 @@
 """From the columns of a table to numbers that can be compared, and back."""
 
-import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -12,24 +11,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes.tables.columns import (
-    MAX_CATEGORIES,
-    SHOWN,
-    Column,
-    Decision,
-    TableError,
-    check_names,
-    listed,
-    look_at,
-)
+from madbayes.tables.axes import principal_axes, project
+from madbayes.tables.checks import SHOWN, TableError, as_frame, check_length, check_names, refuse
+from madbayes.tables.columns import MAX_CATEGORIES, Column, Decision, look_at
 
 KINDS, SCALES, MISSING = ("clusters", "features"), ("none", "standard", "robust"), ("error", "drop", "median")
 # Beyond this, squares leave the range of floating point.
 LARGEST = 1e140
 # Interquartile range of a Gaussian of unit variance.
 GAUSSIAN_IQR = 1.3489795003921634
-# Rows are projected so many at a time.
-BLOCK = 2048
 
 
 class Rows(NamedTuple):
@@ -390,25 +380,10 @@ class Recipe(TransformerMixin, BaseEstimator):
             )
         if self.kind == "clusters":
             self.axes_origin_ = scaled.mean(axis=0)
-        centred = scaled - self.axes_origin_
-        if len(centred) > centred.shape[1]:
-            axes = np.linalg.eigh(centred.T @ centred)[1].T[::-1]
-        else:
-            axes = np.linalg.svd(centred, full_matrices=False)[2]
-        axes = axes[: self.pca]
-        # The sign of an axis is free: its longest number is positive.
-        self.axes_ = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+        self.axes_ = principal_axes(scaled - self.axes_origin_, self.pca)
 
     def _project(self, scaled: NDArray) -> NDArray:
-        """Coordinates on the axes, summed in the same order for one row as for many, which BLAS does not promise."""
-        if self.axes_ is None:
-            return scaled
-        found = np.zeros((len(scaled), len(self.axes_)))
-        for begin in range(0, len(scaled), BLOCK):
-            part, block = scaled[begin : begin + BLOCK] - self.axes_origin_, found[begin : begin + BLOCK]
-            for d, axis in enumerate(self.axes_.T):
-                block += part[:, d, None] * axis
-        return found
+        return scaled if self.axes_ is None else project(scaled, self.axes_, self.axes_origin_)
 
     def _say(self) -> None:
         """Put what is done with the columns that are used in words."""
@@ -477,25 +452,6 @@ class Recipe(TransformerMixin, BaseEstimator):
         return hasattr(self, "axes_origin_")
 
 
-def check_length(n_rows: int, n_dropped: int = 0) -> None:
-    """Two rows at least."""
-    if n_rows < 2:
-        lost = f" when the {n_dropped} with missing values are left out" if n_dropped else ""
-        count = f"{n_rows} row{'' if n_rows == 1 else 's'}"
-        raise TableError(f"the table has {count}{lost}: groups need at least 2, and better many more")
-
-
-def refuse(problems: Sequence[tuple[str, str]], missing: Sequence[str]) -> NoReturn:
-    """Name all columns that cannot be used, and those with missing values, so that one correction is enough."""
-    words = "; ".join(f"column {name!r} {what}" for name, what in problems[:SHOWN])
-    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-    flags = " ".join(f"--leave-out {shlex.quote(name)}" for name, _ in problems)
-    if missing:
-        more += f"; values are missing in {listed(missing)}"
-        flags += " --missing median"
-    raise TableError(f"{words}{more}. To go on without: {flags}")
-
-
 # How arrays of a fitted recipe are called in a model file, and here.
 ARRAYS = {
     "means": "means_",
@@ -507,20 +463,3 @@ ARRAYS = {
     "axes": "axes_",
     "axes_origin": "axes_origin_",
 }
-
-
-def as_frame(X: Any) -> pd.DataFrame:
-    """A data frame whose columns have different names, all of them text."""
-    if not isinstance(X, pd.DataFrame):
-        if hasattr(X, "to_pandas"):
-            X = X.to_pandas()
-        else:
-            array = np.asarray(X)
-            if array.ndim != 2:
-                raise TableError(f"the table has {array.ndim} dimensions: give rows and columns")
-            X = pd.DataFrame(array, columns=[f"x{d}" for d in range(array.shape[1])])
-    frame = X.set_axis([str(name) for name in X.columns], axis=1)
-    if frame.columns.has_duplicates:
-        twice = list(dict.fromkeys(frame.columns[frame.columns.duplicated()]))
-        raise TableError(f"columns of the same name: {listed(twice)}. Rename them, so that each name is there once")
-    return frame
