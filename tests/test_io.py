@@ -194,6 +194,20 @@ def test_a_pipeline_comes_back_as_it_was(name, tmp_path):
     assert same(np.asarray(clone(back).fit(table).transform(table)), again)
 
 
+def test_a_model_without_groups_comes_back(tmp_path):
+    model = BPMeans(1e9).fit(X)
+    back = there_and_back(model, tmp_path)
+    assert back.components_.shape == (0, 2)
+    assert same(vars(model), vars(back))
+    assert same(model.transform(X), back.transform(X))
+
+
+def test_lists_in_an_array_of_objects_are_not_taken_for_axes():
+    array = np.empty(2, dtype=object)
+    array[0], array[1] = [1, 2], [3, 4]
+    assert same(Decoder({}).decode(Encoder().encode(array, "array")), array)
+
+
 def test_a_random_state_that_steps_share_is_shared_again(tmp_path):
     random = np.random.RandomState(5)
     random.normal()  # so that a number is kept for the next call
@@ -268,6 +282,7 @@ class Mine(DPMeans):
             DPMeans(30.0, search=Search(start=lambda landscape, rng: landscape.start(rng).groups)),
             r"\['start'\]: functions",
         ),
+        (make_pipeline(OneHotEncoder(dtype=complex, sparse_output=False)), "dtype: the class complex cannot be stored"),
         (DPMeans(30.0, random_state=np.random), "DPMeans.random_state: values of type module"),
         (DPMeans(30.0, random_state=np.random.RandomState(np.random.PCG64(1))), "RandomState on PCG64"),
         (
@@ -360,6 +375,22 @@ def same_values(one, other):
     if isinstance(one, np.ndarray) and one.dtype.kind == "O":
         return same_values(one.tolist(), other.tolist())
     return same(one, other)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.lib.stride_tricks.sliding_window_view(np.arange(9.0), 4),
+        np.broadcast_to(np.arange(3.0), (4, 3)),
+        np.zeros((3, 3), dtype=[("a", "f8"), ("b", "i4")])["a"],
+        np.arange(9.0)[::-2],
+    ],
+    ids=["windows", "repeated", "fields", "backwards"],
+)
+def test_arrays_of_odd_places_are_stored_without_them(array):
+    encoder = Encoder()
+    told = encoder.encode(array, "array")
+    assert same(Decoder(encoder.arrays).decode(told), np.ascontiguousarray(array))
 
 
 @given(st.permutations(range(3)), st.lists(st.integers(1, 3), min_size=3, max_size=3), st.booleans())

@@ -1,6 +1,7 @@
 """Write the model files that the tests keep for each version of the format: ``python tools/model_fixtures.py``.
 
-Files of an earlier version are never written again: they are there to show that they can still be read.
+Files that are there are left alone: they show that what was written once can still be read. Remove one
+to write it anew.
 """
 
 from pathlib import Path
@@ -62,7 +63,9 @@ def main() -> None:
     """Write them."""
     FOLDER.mkdir(exist_ok=True)
     for name, model in models().items():
-        save(model, FOLDER / f"{name}-v{VERSION}.madbayes")
+        path = FOLDER / f"{name}-v{VERSION}.madbayes"
+        if not path.exists():
+            save(model, path)
 
 
 if __name__ == "__main__":

@@ -98,8 +98,6 @@ class Encoder:
         if callable(value):
             known = ", ".join(f"numpy.{function}" for function in FUNCTIONS)
             return f"functions cannot be stored, other than {known}"
-        if isinstance(value, np.random.Generator) or "Random" in name:
-            return f"{name} cannot be stored: give an integer or a RandomState"
         return f"values of type {name} cannot be stored: give plain values or NumPy arrays"
 
     @staticmethod
@@ -118,9 +116,9 @@ class Encoder:
         if value.dtype.kind not in PLAIN:
             raise TypeError(f"cannot save {place}: arrays of dtype {value.dtype} cannot be stored")
         name = f"arrays/{len(self.arrays)}.npy"
-        strides = [stride // value.itemsize for stride in value.strides]
-        if value.flags.c_contiguous or value.flags.f_contiguous or min(strides) < 1:
-            self.arrays[name] = np.asarray(value)
+        strides = _strides_to_keep(value)
+        if strides is None:
+            self.arrays[name] = np.asarray(value) if value.flags.forc else value.copy()
             return {KIND: "array", "member": name}
         # Part of a larger array, as the components of PCA are: products depend on where its numbers lie, in their last
         # bits.
@@ -203,6 +201,13 @@ class Encoder:
             "attributes": {name: self.encode(part, f"{place}.{name}", depth) for name, part in attributes.items()},
             "requests": _requests_of(value),
         }
+
+
+def _strides_to_keep(array: NDArray) -> list[int] | None:
+    """Steps from number to number along each axis; None of an array without gaps, or whose numbers overlap."""
+    strides = [stride // array.itemsize for stride in array.strides]
+    is_odd = min(strides, default=0) < 1 or any(stride % array.itemsize for stride in array.strides)
+    return None if array.flags.forc or is_odd or _extent(array.shape, strides) < array.size else strides
 
 
 def _extent(shape: Sequence[int], strides: Sequence[int]) -> int:
@@ -296,7 +301,8 @@ class Decoder:
 
     def _objects(self, shape: list[int], items: list[Any]) -> NDArray:
         array = np.empty(len(items), dtype=object)
-        array[:] = self._list(items)
+        for i, item in enumerate(self._list(items)):  # one by one: lists are items here, not axes
+            array[i] = item
         return array.reshape(shape)
 
     @staticmethod
