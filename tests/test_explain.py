@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, penalty_path, stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.describing import Units, extreme_rows, number, percent, top_columns
+from madbayes.estimators.problem import quantile
 from madbayes.explain import explain, path_words
 
 BLOBS = np.repeat([[0.0, 0.0], [30.0, 0.0], [0.0, 60.0]], [12, 9, 6], axis=0)
@@ -154,6 +155,16 @@ def test_weights_count_in_what_is_unusual():
     # The two rows at 3 are more than a hundredth of the weight, or less.
     assert DPMeans(1e9).fit(X, sample_weight=[97, 97, 1, 1, 0]).unusual_error_ == pytest.approx(9.0)
     assert DPMeans(1e9).fit(X, sample_weight=[100, 100, 1, 1, 0]).unusual_error_ == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("n_rows", [1, 2, 99, 100, 101])
+def test_quantiles_with_and_without_weights(share, n_rows):
+    values = np.random.default_rng(0).permutation(n_rows).astype(np.float64)
+    # By definition: so many of the values are no larger.
+    expected = min(value for value in values if (values <= value).mean() >= share)
+    assert quantile(values, share, None) == expected
+    assert quantile(values, share, np.full(n_rows, 2.0)) == expected
 
 
 def test_a_summary_in_the_units_of_the_user():
