@@ -13,7 +13,8 @@ from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, penalty_pat
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.describing import Units, extreme_rows, number, percent, top_columns
 from madbayes.estimators.problem import quantile
-from madbayes.explain import explain, path_words
+from madbayes.evidence import path_words
+from madbayes.explain import explain
 
 BLOBS = np.repeat([[0.0, 0.0], [30.0, 0.0], [0.0, 60.0]], [12, 9, 6], axis=0)
 
@@ -279,6 +280,19 @@ def test_the_share_explained_is_that_of_the_squared_error(X):
     assert f"They explain {100 * share:.0f} % of" in explain(model, wine).evidence[0]
     errors = explain(model, wine).errors
     assert_allclose(errors.sum(), model.sse_)
+
+
+def test_a_search_that_was_stopped_says_so(X):
+    with pytest.warns(UserWarning, match="not enough to converge"):
+        model = DPMeans(5.0, search="paper", max_iter=1, random_state=0).fit(X)
+    assert any("best so far" in sentence for sentence in explain(model, X).evidence)
+
+
+def test_many_groups_are_counted_not_listed():
+    X = 100.0 * np.arange(30)[:, None]
+    found = explain(DPMeans(1.0, random_state=0).fit(X), X)
+    assert len(found.groups) == 30
+    assert "... and 10 more groups" in str(found)
 
 
 def test_ids_must_fit(model, X):
