@@ -12,7 +12,9 @@ from sklearn.preprocessing import StandardScaler
 from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, penalty_path, stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.describing import Units, extreme_rows, number, percent, top_columns
-from madbayes.explain import explain, path_words
+from madbayes.estimators.problem import quantile
+from madbayes.evidence import path_words
+from madbayes.explain import explain
 
 BLOBS = np.repeat([[0.0, 0.0], [30.0, 0.0], [0.0, 60.0]], [12, 9, 6], axis=0)
 
@@ -156,6 +158,16 @@ def test_weights_count_in_what_is_unusual():
     assert DPMeans(1e9).fit(X, sample_weight=[100, 100, 1, 1, 0]).unusual_error_ == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("n_rows", [1, 2, 99, 100, 101])
+def test_quantiles_with_and_without_weights(share, n_rows):
+    values = np.random.default_rng(0).permutation(n_rows).astype(np.float64)
+    # By definition: so many of the values are no larger.
+    expected = min(value for value in values if (values <= value).mean() >= share)
+    assert quantile(values, share, None) == expected
+    assert quantile(values, share, np.full(n_rows, 2.0)) == expected
+
+
 def test_a_summary_in_the_units_of_the_user():
     rng = np.random.default_rng(0)
     income = np.concatenate([rng.normal(52e3, 1e3, 30), rng.normal(20e3, 1e3, 50)])
@@ -268,6 +280,19 @@ def test_the_share_explained_is_that_of_the_squared_error(X):
     assert f"They explain {100 * share:.0f} % of" in explain(model, wine).evidence[0]
     errors = explain(model, wine).errors
     assert_allclose(errors.sum(), model.sse_)
+
+
+def test_a_search_that_was_stopped_says_so(X):
+    with pytest.warns(UserWarning, match="not enough to converge"):
+        model = DPMeans(5.0, search="paper", max_iter=1, random_state=0).fit(X)
+    assert any("best so far" in sentence for sentence in explain(model, X).evidence)
+
+
+def test_many_groups_are_counted_not_listed():
+    X = 100.0 * np.arange(30)[:, None]
+    found = explain(DPMeans(1.0, random_state=0).fit(X), X)
+    assert len(found.groups) == 30
+    assert "... and 10 more groups" in str(found)
 
 
 def test_ids_must_fit(model, X):

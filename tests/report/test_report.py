@@ -15,10 +15,11 @@ from madbayes.estimators.describing import percent
 from madbayes.report import render_report, write_report
 from madbayes.report.charts import axis_of, histogram_of, short
 from madbayes.report.images import Painter, check_shape
-from madbayes.report.sections import examples, pairs, residuals
+from madbayes.report.sections import examples, odd_rows, pairs, residuals
 from madbayes.report.subject import subject_of
 from madbayes.tables import Recipe
 
+NOTHING = dict.fromkeys(("recipe", "ids", "image_shape", "path", "stability"))
 VOID = {"meta", "img", "input", "br"}
 
 
@@ -94,6 +95,7 @@ def test_the_summary_and_the_details_are_there(houses):
     roles = {one.column: one.role for one in houses.about["recipe"].decisions_}
     assert roles["note"] == "constant"
     assert page.count('<article class="card" id="group-') == 3
+    assert '<article class="stop" data-k="3">' in page  # without scripts, too
 
 
 def test_pictures_show_the_groups(dice):
@@ -151,6 +153,21 @@ def test_residuals_are_those_of_the_columns(houses):
     assert sum(int(column.words.split()[0]) for column in found.histogram.columns) == 90
 
 
+def test_unusual_rows_are_shown_as_they_came():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"who": [f"w{n}" for n in range(300)], "a": rng.normal(size=300), "b": rng.normal(size=300)})
+    frame.loc[7, "a"] = 25.0625
+    recipe = Recipe(id_column="who")
+    X = recipe.fit_transform(frame)
+    model = DPMeans(1e9).fit(X)
+    found = odd_rows(subject_of(model, X, **{**NOTHING, "recipe": recipe, "ids": frame["who"]}), frame)
+    assert found.columns == ["a", "b"]
+    assert (found.rows[0].row.id, found.rows[0].values[0]) == ("w7", "25.1")
+    assert len(found.rows) == 3
+    frame["a"] = frame["a"].astype(str) + "x" * 100
+    assert len(odd_rows(subject_of(model, X, **NOTHING), frame).rows[0].values[1]) == 60
+
+
 def test_absurd_scales_are_no_trouble():
     rng, kind = np.random.default_rng(0), np.repeat([0, 1], 20)
     huge, tiny = np.where(kind, 1e300, -1e300), np.where(kind, 1e-300, 3e-300)
@@ -196,9 +213,6 @@ def test_a_base_is_where_rows_start():
     assert "to which the others add" in str(subject_of(model, X, **NOTHING).explanation)
     assert "x1 -1.0 sd (20 against 22.5)" in page
     assert "x1 +2.0 sd (adds 5)" in page
-
-
-NOTHING = dict.fromkeys(("recipe", "ids", "image_shape", "path", "stability"))
 
 
 def test_a_path_of_one_number_has_no_slider():

@@ -26,6 +26,7 @@ from madbayes.estimators.problem import (
     as_float64,
     each,
     means_of,
+    quantile,
     row_weight,
     tiny_group,
 )
@@ -240,12 +241,9 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _usual_error(self, problem: Problem, assigned: NDArray) -> float:
         """The error that only the worst hundredth of the training rows exceeds."""
-        X, weights = problem.X, problem.weights
+        X = problem.X
         blocks = problem.workers.map(lambda rows: self._row_errors(X[rows], assigned[rows]), row_blocks(*X.shape))
-        errors = np.concatenate(blocks)
-        order = np.argsort(errors)
-        below = np.searchsorted(np.cumsum(weights[order]), USUAL * weights.sum())
-        limit = float(errors[order[min(below, len(order) - 1)]])
+        limit = quantile(np.concatenate(blocks), USUAL, problem.sample_weight)
         # The same row among others may be rounded differently, and shall not become unusual by that.
         return limit * (1 + 100 * float(np.finfo(X.dtype).eps)) + rounding_error(X)
 

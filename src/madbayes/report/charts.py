@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from madbayes.estimators.describing import number
 
+# Where the columns of a histogram stand, and how tall they are at most; above them is room for a line of text.
+FLOOR, TALLEST = 160, 124
+
 
 class Tick(NamedTuple):
     """A place on an axis and what is written there."""
@@ -100,9 +103,9 @@ def histogram_of(distances: NDArray, limit: float) -> Histogram:
     columns = [
         Column(
             axis.at(left),
-            160 - 140 * count / tallest,
+            FLOOR - TALLEST * count / tallest,
             max(axis.at(right) - axis.at(left) - 1, 0.5),
-            140 * count / tallest,
+            TALLEST * count / tallest,
             f"{count} rows from {number(float(left))} to {number(float(right))}",
             bool(left >= limit),
         )

@@ -65,6 +65,7 @@ class PathView(NamedTuple):
     numbers: Axis
     counts: Axis  # numbers of groups, across
     errors: Axis
+    start: int  # the number shown first
     data: dict[str, Any]  # what the slider needs
     is_sampled: bool
 
@@ -79,6 +80,7 @@ def path_view(subject: Subject) -> PathView | None:
     kept = [K for K in kept if path.intervals[K][1] > low]
     lowest, highest = np.log10([low, high])
     penalties = axis_of(float(lowest), float(highest), 48, 708, logarithmic=True)
+    start = float(np.clip(_start(subject, path), low, high))
     numbers = axis_of(min(kept), max(kept), 236, 20)
     counts = axis_of(float(path.n_components[0]), float(path.n_components[-1]), 60, 348)
     errors = axis_of(0.0, float(path.sse[0]), 236, 20)
@@ -94,13 +96,14 @@ def path_view(subject: Subject) -> PathView | None:
         numbers,
         counts,
         errors,
+        path.at(start).K,
         {
             "numbers": path.n_components.tolist(),
             "sse": path.sse.tolist(),
             "low": float(lowest),
             "high": float(highest),
             "step": float(highest - lowest) / PLACES,
-            "start": float(np.log10(np.clip(_start(subject, path), low, high))),
+            "start": float(np.log10(start)),
             "places": {K: float(np.log10(np.clip(path.suggest(K), low, high))) for K in kept},
         },
         len(subject.sample) < len(subject.X),
@@ -151,8 +154,6 @@ def _verdict(path: PenaltyPath, K: int) -> str:
 
 def _groups(subject: Subject, solution: Any) -> list[PathGroup]:
     """The groups of one solution, the largest first."""
-    if solution is None:
-        return []
     shares = subject.memberships(solution.A, subject.sample).mean(axis=0)
     values = subject.parameters(solution.A, shares)
     return [
