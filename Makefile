@@ -9,9 +9,9 @@ BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install -q --disable-pip-version-check
 # The workers of pytest are the parallelism: a BLAS thread pool in each would only get in their way.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-# pyparsing is held back for matplotlib 3.8, whose calls later ones deprecate.
+# pyparsing is held back for matplotlib 3.8, whose calls later ones deprecate, and click for typer 0.16.
 OLDEST := "numpy==1.26.*" "scipy==1.11.*" "scikit-learn==1.6.*" "numba==0.59.*" "matplotlib==3.8.*" "pandas==2.1.*" "polars==1.0.*" \
-	"pyparsing==3.1.*"
+	"pyparsing==3.1.*" "pyarrow==15.*" "typer==0.16.*" "click==8.2.*"
 # What madbayes is measured against, each in an environment of its own; pdc-dp-means needs an old scikit-learn.
 PDC := pdc-dp-means==0.0.8 scikit-learn==1.2.2 numpy==1.24.4
 HDBSCAN := hdbscan==0.8.44
