@@ -9,9 +9,9 @@ BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install -q --disable-pip-version-check
 # The workers of pytest are the parallelism: a BLAS thread pool in each would only get in their way.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-# pyparsing is held back for matplotlib 3.8, whose calls later ones deprecate.
+# pyparsing is held back for matplotlib 3.8, whose calls later ones deprecate, and click for typer 0.16.
 OLDEST := "numpy==1.26.*" "scipy==1.11.*" "scikit-learn==1.6.*" "numba==0.59.*" "matplotlib==3.8.*" "pandas==2.1.*" "polars==1.0.*" \
-	"pyparsing==3.1.*"
+	"pyparsing==3.1.*" "pyarrow==15.*" "typer==0.16.*" "click==8.2.*"
 # What depends on the version of scikit-learn: 1.6 has no callbacks.
 SKLEARN_TESTS := tests/estimators/test_callbacks.py tests/estimators/test_common.py tests/estimators/test_scikit_learn.py tests/display
 # What madbayes is measured against, each in an environment of its own; pdc-dp-means needs an old scikit-learn.
@@ -33,7 +33,7 @@ endef
 .PHONY: help demo test lint test-oldest test-oldest-sklearn test-bounds bench equations clean
 
 help:
-	@echo "make demo         find the pips in noisy pictures of dice; tables on screen, a picture in demo/"
+	@echo "make demo         from made-up customers and dice to two reports, in demo/"
 	@echo "make test         ruff, mypy, and the tests with their coverage"
 	@echo "make lint         ruff and mypy only"
 	@echo "make test-oldest  the tests on the oldest supported dependencies (OLDEST_PYTHON=python3.11)"
@@ -44,13 +44,13 @@ help:
 	@echo "make clean        remove environments, caches and what the demo wrote"
 	@echo "PYTHON=python3.12 chooses the Python, VENV=folder the place of its environment."
 
-demo: $(VENV)/.installed-plot
-	@echo "Running examples/demo.py"
-	@$(BIN)/python examples/demo.py --out demo
+demo: $(VENV)/.installed-app
+	@echo "Running madbayes demo"
+	@$(BIN)/madbayes demo --out demo --force
 
 test: lint
 	@echo "Running the tests"
-	@$(PYTEST) $(BIN)/python -m pytest -q -n auto --cov --cov-branch --cov-fail-under=95
+	@$(PYTEST) $(BIN)/python -m pytest -q -rs -n auto --cov --cov-branch --cov-fail-under=95
 
 lint: $(VENV)/.installed-dev
 	@echo "Checking with ruff"

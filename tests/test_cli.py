@@ -194,7 +194,7 @@ def test_an_interrupt_is_no_traceback(tmp_path, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("madbayes.commands.run", stopped)
+    monkeypatch.setattr("madbayes.commands.reproducing.run", stopped)
     found = call("reproduce", "dice", "--quick", "--out", tmp_path / "out")
     assert found.exit_code == 130
     assert "the same command goes on from there" in found.output
@@ -210,7 +210,7 @@ def test_warnings_are_notes(tmp_path, monkeypatch):
         progress("Half", 1, 2)
         return Outcome(["Done."], tmp_path / "report.html", [], [])
 
-    monkeypatch.setattr("madbayes.commands.run", doubtful)
+    monkeypatch.setattr("madbayes.commands.reproducing.run", doubtful)
     found = call("reproduce", "dice", "--quick", "--out", tmp_path / "out")
     assert "Note: weak evidence for [groups]" in found.output
     assert "UserWarning" not in found.output

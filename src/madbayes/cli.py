@@ -3,7 +3,7 @@
 import sys
 from importlib.util import find_spec
 
-NEEDED = ("typer", "rich", "matplotlib", "PIL")
+NEEDED = ("typer", "rich", "pandas", "pyarrow", "matplotlib", "PIL", "jinja2")
 
 
 def main() -> None:

@@ -111,6 +111,13 @@ class PenaltyPath:
         return [K for K, least in pairs if self.ratios[K] >= self.threshold(K, least)]
 
     @property
+    def is_weak(self) -> bool:
+        """Whether no number of groups is plausible, or hardly any, though there were some to choose from."""
+        if not self.ratios:
+            return False
+        return not self.candidates or self.ratios[self.best] < self.threshold(self.best, WEAK_SPREADS)
+
+    @property
     def contenders(self) -> list[int]:
         """Numbers whose interval is at least half as wide as the widest, in logarithms; the widest first."""
         ratios = {K: min(ratio, WIDEST) for K, ratio in self.ratios.items()}
@@ -262,9 +269,7 @@ def _plain(number: float | None) -> float | None:
 
 def warn_of_weak_evidence(path: PenaltyPath, stacklevel: int = 2) -> None:
     """Say so in words where no number of groups is plausible, or hardly any."""
-    if not path.ratios:
-        return
-    if not path.candidates or path.ratios[path.best] < path.threshold(path.best, WEAK_SPREADS):
+    if path.is_weak:
         warnings.warn(f"weak evidence for groups. {path}", WeakEvidenceWarning, stacklevel=stacklevel + 1)
 
 

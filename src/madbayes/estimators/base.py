@@ -3,7 +3,7 @@
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import Effort, find_path
 from madbayes.estimators import validation
 from madbayes.estimators.canonical import canonical_order
+from madbayes.estimators.describing import Units, extreme_rows, group_words, top_columns
 from madbayes.estimators.problem import (
     Found,
     Problem,
@@ -26,6 +27,7 @@ from madbayes.estimators.problem import (
     as_float64,
     each,
     means_of,
+    quantile,
     row_weight,
     tiny_group,
 )
@@ -33,12 +35,14 @@ from madbayes.estimators.progress import Budget, CallbackSupportMixin, PathWatch
 from madbayes.estimators.searching import Searching
 from madbayes.io import save
 from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
-from madbayes.paper.result import RELATIVE_GAIN
+from madbayes.paper.result import RELATIVE_GAIN, rounding_error
 
 # Singular values, and with them optimality_gap_, are had for tables of so many operations.
 CHEAP = 10**8
 # The path behind penalty="auto": numbers of groups tried, and rows at most.
 PATH_LENGTH, PATH_ROWS = 16, 500
+# A row is unusual if its error is above those of this share of the training rows.
+USUAL = 0.99
 
 
 class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -173,8 +177,10 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         """The fitted parameters of the groups, in float64."""
 
     @abstractmethod
-    def _origin(self) -> NDArray | float:
-        """What a group's values are compared with."""
+    def _row_errors(self, X: NDArray, assigned: NDArray) -> NDArray[np.float64]:
+        """The squared error of each row under the fitted groups."""
+
+    _adds_up: bool  # whether a row is the sum of its groups
 
     @abstractmethod
     def _bound(self, problem: Problem, penalty: float) -> float | None:
@@ -259,10 +265,20 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         self._column_means, variances = problem.moments()
         self._column_scales = np.sqrt(variances)
         self._store_groups(self._assign(np.ascontiguousarray(table), state.A, problem.workers), state.A)
+        self.group_names_ = [f"group {k}" for k in range(self._n_features_out)]
+        self.unusual_error_ = self._usual_error(problem, state.assigned)
         self.objective_ = float(state.value)
         self.sse_ = self.objective_ - self._price()
         self.penalty_ = float(objective.penalty)
         self.penalty_share_ = self.penalty_ / one_group if one_group > 0 else (np.inf if self.penalty_ else 0.0)
+
+    def _usual_error(self, problem: Problem, assigned: NDArray) -> float:
+        """The error that only the worst hundredth of the training rows exceeds."""
+        X = problem.X
+        blocks = problem.workers.map(lambda rows: self._row_errors(X[rows], assigned[rows]), row_blocks(*X.shape))
+        limit = quantile(np.concatenate(blocks), USUAL, problem.sample_weight)
+        # The same row among others may be rounded differently, and shall not become unusual by that.
+        return limit * (1 + 100 * float(np.finfo(X.dtype).eps)) + rounding_error(X)
 
     def _store_gap(self, problem: Problem, objective: Objective) -> None:
         N, D = problem.X.shape
@@ -324,38 +340,92 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             loss = self._loss(problem, self._objective.likelihood, self._assign(table, A, workers), A)
         return -float(loss + self._price())
 
-    def describe(self, n_columns: int = 3) -> list[dict[str, Any]]:
-        """The groups in plain values, largest first.
+    def describe(self, n_columns: int = 3, *, X: ArrayLike | None = None, n_rows: int = 3) -> list[dict[str, Any]]:
+        """The groups in plain values and in words, largest first.
 
         Parameters
         ----------
         n_columns : int
             How many columns to name for each group.
+        X : array-like of shape (n_rows, n_columns), optional
+            Rows of which to name the typical ones, such as the training rows.
+        n_rows : int
+            How many of them to name for each group.
 
         Returns
         -------
         list of dict
-            For each group its ``group`` number, ``size`` (rows, or their weight), ``share`` of all rows, and
-            ``columns``: the columns that set it apart most, as (name, value, distance in standard deviations).
-            For clusters the distance is from the mean of the table, for features from zero.
+            For each group its ``group`` number, ``name``, ``size`` (rows, or their weight), ``share`` of all rows,
+            ``columns``: the columns that set it apart most, as (name, value, distance in standard deviations), and
+            the same in ``words``. For clusters the distance is from the mean of the table, for features from zero,
+            but for one that all rows have, from which they start: that is compared with the mean, too.
+            With X also the numbers of its ``typical_rows``, which fit best, and of its ``worst_rows``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from madbayes import DPMeans
+        >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0], [10.0, 2.0]])
+        >>> model = DPMeans(penalty=20.0).fit(X).rename({0: "right"})
+        >>> [(group["name"], group["words"]) for group in model.describe(n_columns=1)]
+        [('right', 'x0 +0.8 sd (10 against 6)'), ('group 1', 'x0 -1.2 sd (0 against 6)')]
         """
         check_is_fitted(self)
         validation.check_count("n_columns", n_columns, minimum=0)
-        means = means_of(self._groups())
-        names = getattr(self, "feature_names_in_", [f"x{d}" for d in range(means.shape[1])])
-        scales = np.where(self._column_scales > 0, self._column_scales, 1.0)
-        return [
-            {
-                "group": k,
-                "size": float(self._sizes[k]),
-                "share": float(self._sizes[k] / self._total),
-                "columns": [
-                    (str(names[d]), float(mean[d]), float(distance[d]))
-                    for d in np.argsort(-np.abs(distance), kind="stable")[:n_columns]
-                ],
-            }
-            for k, (mean, distance) in enumerate(zip(means, (means - self._origin()) / scales, strict=True))
-        ]
+        validation.check_count("n_rows", n_rows, minimum=0)
+        units, described = self._units(), []
+        for k, values in enumerate(means_of(self._groups())):
+            share = float(self._sizes[k] / self._total)
+            columns = top_columns(values, units.of(share), n_columns)
+            described.append(
+                {
+                    "group": k,
+                    "name": self.group_names_[k],
+                    "size": float(self._sizes[k]),
+                    "share": share,
+                    "columns": [(column.name, column.value, column.distance) for column in columns],
+                    "words": group_words(columns),
+                }
+            )
+        if X is not None:
+            errors, Z = np.asarray(self.score_samples(X))[:, 0], self._memberships(X)
+            for k, group in enumerate(described):
+                rows = extreme_rows(errors, np.flatnonzero(Z[:, k]), n_rows)
+                group["typical_rows"], group["worst_rows"] = rows
+        return described
+
+    def _units(self) -> Units:
+        """The columns of the table that was fitted."""
+        names = getattr(self, "feature_names_in_", [f"x{d}" for d in range(self.n_features_in_)])
+        return Units([str(name) for name in names], self._column_means, self._column_scales, self._adds_up)
+
+    def _memberships(self, X: ArrayLike) -> NDArray[np.uint8]:
+        """Which rows have which groups, as zeros and ones of shape (n_rows, K)."""
+        table = self._check_new(X)
+        with Workers(self.n_jobs) as workers:
+            return self._codes(self._assign(table, self._groups(), workers), self._n_features_out)
+
+    def rename(self, names: Mapping[int, str]) -> Self:
+        """Give groups names of your own, which stay with the model until the next fit.
+
+        Parameters
+        ----------
+        names : dict of int to str
+            A name for each group that shall have one, such as ``{0: "cheap"}``.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from madbayes import DPMeans
+        >>> DPMeans(penalty=20.0).fit([[0.0], [1.0], [9.0]]).rename({1: "the one at nine"}).group_names_
+        ['group 0', 'the one at nine']
+        """
+        check_is_fitted(self)
+        self.group_names_ = validation.check_names(self.group_names_, names)
+        return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file; :func:`madbayes.load` reads it.

@@ -79,8 +79,11 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
     def _without(self, assigned: NDArray, useful: NDArray[np.bool_]) -> NDArray:
         return (np.cumsum(useful) - 1)[assigned]
 
-    def _origin(self) -> NDArray | float:
-        return self._column_means
+    _adds_up = False
+
+    def _row_errors(self, X: NDArray, assigned: NDArray) -> NDArray[np.float64]:
+        R = X - self._groups()[assigned]
+        return np.einsum("nd,nd->n", R, R)
 
     def _store_groups(self, assigned: NDArray, A: Any) -> None:
         self.labels_ = assigned.astype(np.int32)
@@ -217,6 +220,10 @@ class DPMeans(ClusterEstimator):
     search_info_ : dict
         What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
         kept; and ``stopped`` ("by a callback", "by an interrupt") where it was.
+    group_names_ : list of str
+        "group 0", "group 1", ... until :meth:`rename` gives them others.
+    unusual_error_ : float
+        A row with a larger error than this is unusual: only one in a hundred of the training rows has one.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 

@@ -47,7 +47,8 @@ class CovarianceDPMeans(ClusterEstimator):
     covariances_ : array of shape (n_clusters_, n_columns, n_columns)
         In double precision.
     labels_, cluster_centers_, n_clusters_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
-objective_trace_, n_iter_, converged_, runs_, search_info_, path_
+objective_trace_, n_iter_, converged_, runs_, search_info_, group_names_, \
+unusual_error_, path_
         As in :class:`DPMeans`; ``sse_`` is the objective without the price of clusters, and ``optimality_gap_`` None.
 
     Examples
@@ -218,6 +219,9 @@ objective_trace_, n_iter_, converged_, runs_, search_info_, path_
     def _store_groups(self, assigned: NDArray, A: MeansCovariances) -> None:
         super()._store_groups(assigned, A)
         self.covariances_ = A.covariances
+
+    def _row_errors(self, X: NDArray, assigned: NDArray) -> NDArray[np.float64]:
+        return self._squared_distances(X).min(axis=1)
 
     def _groups(self) -> MeansCovariances:
         return MeansCovariances(as_float64(self.cluster_centers_), as_float64(self.covariances_))

@@ -193,8 +193,11 @@ class FeatureEstimator(GroupEstimator):
     def _refit(self, problem: Problem, objective: Objective, assigned: NDArray, A: NDArray) -> NDArray:
         return least_squares_features(problem.X, assigned, problem.sample_weight, problem.workers)
 
-    def _origin(self) -> NDArray | float:
-        return 0.0
+    _adds_up = True
+
+    def _row_errors(self, X: NDArray, assigned: NDArray) -> NDArray[np.float64]:
+        R = X - assigned @ self._groups()
+        return np.einsum("nd,nd->n", R, R)
 
     def _store_groups(self, assigned: NDArray, A: NDArray) -> None:
         self.allocations_, self.components_, self.n_components_ = assigned, A, len(A)
@@ -335,6 +338,10 @@ class BPMeans(FeatureEstimator):
     search_info_ : dict
         What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
         kept; and ``stopped`` ("by a callback", "by an interrupt") where it was.
+    group_names_ : list of str
+        "group 0", "group 1", ... until :meth:`rename` gives them others.
+    unusual_error_ : float
+        A row with a larger error than this is unusual: only one in a hundred of the training rows has one.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 
@@ -403,7 +410,8 @@ class KFeatures(FeatureEstimator):
     Attributes
     ----------
     components_, allocations_, n_components_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
-objective_trace_, n_iter_, converged_, runs_, search_info_
+objective_trace_, n_iter_, converged_, runs_, search_info_, group_names_, \
+unusual_error_
         As in :class:`BPMeans`; the penalty is 0. A run is reproduced by
         ``paper.k_features(X, K, *paper.seed_features(X, K, random_state=seed))``.
 
@@ -472,7 +480,8 @@ class StepwiseKFeatures(FeatureEstimator):
     Attributes
     ----------
     components_, allocations_, n_components_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
-objective_trace_, n_iter_, converged_, runs_, search_info_, path_
+objective_trace_, n_iter_, converged_, runs_, search_info_, group_names_, \
+unusual_error_, path_
         As in :class:`BPMeans`.
 
     Examples

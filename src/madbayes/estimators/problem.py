@@ -1,6 +1,7 @@
 """The table as algorithms see it, and what they find."""
 
 from collections.abc import Callable
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,3 +107,13 @@ def each(A: Any, change: Callable[[NDArray], NDArray]) -> Any:
 def as_float64(part: NDArray) -> NDArray[np.float64]:
     """The same numbers in double precision."""
     return part.astype(np.float64, copy=False)
+
+
+def quantile(values: NDArray, share: float, weights: Weights) -> float:
+    """The smallest of the values that this share of the weight does not exceed."""
+    if weights is None:
+        k = max(ceil(share * len(values)) - 1, 0)
+        return float(np.partition(values, k)[k])
+    order = np.argsort(values)
+    below = np.searchsorted(np.cumsum(weights[order]), share * weights.sum())
+    return float(values[order[min(below, len(order) - 1)]])

@@ -1,7 +1,7 @@
 """Checks of what the user gives. Every message names the argument, the value and what is accepted."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -274,3 +274,20 @@ def check_verbose(verbose: Any) -> None:
     """A boolean or a whole number."""
     if not isinstance(verbose, bool):
         check_count("verbose", verbose, minimum=0)
+
+
+def check_names(known: Sequence[str], names: Any) -> list[str]:
+    """The names of all groups after some were changed; no two may be the same."""
+    if not isinstance(names, Mapping):
+        raise ValueError(f"names={shown(names)} is not accepted: give a dictionary such as {{0: 'cheap'}}")
+    renamed = list(known)
+    for group, name in names.items():
+        if not is_number(group, Integral) or not 0 <= group < len(renamed):
+            groups = f"0 to {len(renamed) - 1}" if renamed else "none, for there are no groups"
+            raise ValueError(f"there is no group {group!r} to rename: numbers of groups are {groups}")
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise ValueError(f"{name!r} is no name for group {group}: give a text of one line")
+        renamed[int(group)] = name.strip()
+    if twice := sorted({name for name in renamed if renamed.count(name) > 1}):
+        raise ValueError(f"two groups would be named {twice[0]!r}: give each a name of its own")
+    return renamed

@@ -1,39 +1,18 @@
-"""The commands of ``madbayes``, with Typer and Rich."""
+"""``madbayes reproduce``: the paper's experiments."""
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
-import madbayes
+from madbayes.commands.console import Report, bars
+from madbayes.commands.errors import stop
 from madbayes.experiments import dice, faces, tabletop
 from madbayes.experiments.parts import Experiment, check_folder, run
-from madbayes.experiments.parts import Progress as Report
 from madbayes.experiments.tabletop_setup import PENALTY
 
-app = typer.Typer(
-    name="madbayes",
-    help="Groups in tables without being told how many there are: one group per row (clusters), or any number of "
-    "groups per row (features).",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
 reproduce = typer.Typer(help="The paper's experiments, its tables and figures next to ours.", no_args_is_help=True)
-app.add_typer(reproduce, name="reproduce")
 
 Out = Annotated[
     Path | None, typer.Option(help="Folder for the results.  [default: reproduced-EXPERIMENT]", show_default=False)
@@ -42,22 +21,6 @@ Data = Annotated[Path | None, typer.Option(help="Folder with the pictures; witho
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answers.")]
 Jobs = Annotated[int, typer.Option(help="Threads; -1 is all cores.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Few restarts and short chains, to see that it works.")]
-
-
-def show_version(wanted: bool) -> None:
-    """Print the version and stop."""
-    if wanted:
-        print(f"madbayes {madbayes.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Options of the command itself."""
 
 
 @reproduce.command(name="tabletop")
@@ -137,41 +100,3 @@ def read(name: str, folder: Path, make: Callable[[], Experiment], progress: Repo
     for sentence in experiment.about:
         typer.echo(sentence)
     return experiment
-
-
-def stop(error: Exception) -> NoReturn:
-    """What a user can do something about, in one line."""
-    typer.echo(f"madbayes: {error}", err=True)
-    raise typer.Exit(2) from None
-
-
-@contextmanager
-def bars() -> Iterator[Report]:
-    """A line with a bar for what is going on; on what is no terminal, a line of text for each thing that begins."""
-    console = Console(stderr=True, highlight=False, markup=False)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with (
-        warnings.catch_warnings(),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display,
-    ):
-        warnings.showwarning = lambda message, *_: console.print(f"Note: {message}")
-        tasks: dict[str, TaskID] = {}
-
-        def show(words: str, done: int, total: int) -> None:
-            if words not in tasks:
-                for old in tasks.values():
-                    display.remove_task(old)
-                tasks.clear()
-                tasks[words] = display.add_task(words, total=None)
-                if not console.is_terminal:
-                    console.print(words)
-            if total:
-                display.update(tasks[words], completed=done, total=total)
-
-        yield show

@@ -1,0 +1,203 @@
+"""``madbayes compare``: two results of the same rows, side by side."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import typer
+from numpy.typing import NDArray
+
+from madbayes import match
+from madbayes.commands import options, results
+from madbayes.commands.errors import Code, UsageError, one_line
+from madbayes.estimators.describing import percent
+from madbayes.tables import TableError
+
+# Hennig (2007): with a Jaccard coefficient below this, a group has dissolved.
+SAME_GROUP = 0.5
+RESULT = "A folder that fit has written, or a file of assignments that fit or apply has."
+
+
+@dataclass(frozen=True, eq=False)
+class Assigned:
+    """Groups of rows, from a file."""
+
+    kind: str
+    names: list[str]
+    ids: list[str]
+    table: pd.DataFrame
+
+    def codes(self, rows: NDArray) -> NDArray[np.uint8]:
+        """Which row has which group."""
+        if self.kind == "clusters":
+            return (self.table["label"].to_numpy()[rows, None] == np.arange(len(self.names))).astype(np.uint8)
+        return self.table[self.names].to_numpy()[rows].astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A group that is in both results."""
+
+    old: str
+    new: str
+    old_size: int
+    new_size: int
+    agreement: float  # Jaccard coefficient
+    complement: bool = False  # the rows that do not have the old feature have the new one
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What has become of the groups."""
+
+    kind: str
+    rows: int
+    only_old: int
+    only_new: int
+    moved: float
+    kept: list[Pair]
+    dead: list[str]
+    born: list[str]
+
+    def __str__(self) -> str:
+        lines = [f"{self.rows} rows are in both results; {share_words(self.moved)} of them have moved."]
+        if self.only_old or self.only_new:
+            lines.append(f"{self.only_old} rows are in the old one only, {self.only_new} in the new one only.")
+        for pair in self.kept:
+            size = f"{pair.old_size} -> {pair.new_size} rows"
+            name = pair.old if pair.old == pair.new else f"{pair.old} -> {'not ' * pair.complement}{pair.new}"
+            lines.append(f"  {name}: {size}, {percent(pair.agreement)} in common")
+        lines += [f"  {name}: gone" for name in self.dead]
+        lines += [f"  {name}: new" for name in self.born]
+        return "\n".join(lines)
+
+
+@one_line()
+def compare(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help=RESULT)],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help=RESULT)],
+    max_moved: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE", help="End with exit code 3 if more of the rows have moved, 0.05 or 5% for example.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: options.JsonOption = False,
+) -> None:  # fmt: skip
+    """Which groups are kept, gone and new, and how many rows have moved.
+
+    Rows are matched by their identifiers, or by their numbers where there are none.
+
+    Example:
+
+    - madbayes compare monday tuesday --max-moved 5%
+    """
+    limit = share_of(max_moved)
+    found = comparison(read_assigned(old), read_assigned(new))
+    typer.echo(json.dumps(asdict(found), indent=1) if as_json else str(found))
+    if limit is not None and found.moved > limit:
+        typer.echo(
+            f"madbayes: {share_words(found.moved)} of the rows have moved, more than {share_words(limit)}", err=True
+        )
+        raise typer.Exit(Code.MOVED)
+
+
+def share_words(share: float) -> str:
+    """A share in percent, with as many digits as it takes."""
+    return f"{100 * share:.3g} %"
+
+
+def share_of(text: str | None) -> float | None:
+    """A share as a number or in percent."""
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise UsageError(f"--max-moved {text}: give a share from 0 to 1, or 0% to 100%")
+    return value
+
+
+def read_assigned(place: Path) -> Assigned:
+    """The groups of a result."""
+    path = place / results.ASSIGNMENTS if place.is_dir() else place
+    if not path.exists():
+        raise UsageError(f"there is no {str(path)!r}: name a folder that madbayes fit has written")
+    try:
+        table = pq.read_table(path)
+        about = json.loads(table.schema.metadata[results.KEY])
+        return Assigned(about["kind"], about["groups"], about["ids"], table.to_pandas())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TableError(f"{str(path)!r} has no assignments that madbayes has written, or is broken") from error
+
+
+def comparison(old: Assigned, new: Assigned) -> Comparison:
+    """Put two results side by side."""
+    if old.kind != new.kind:
+        raise UsageError(f"the old result has {old.kind} and the new one {new.kind}: compare two of the same kind")
+    rows_old, rows_new = common_rows(old, new)
+    if not len(rows_old):
+        raise UsageError("the two results have no row in common: compare results of the same rows")
+    Z, other = old.codes(rows_old), new.codes(rows_new)
+    found = partners(old.kind, Z, other)
+    kept = {k: (partner, flip) for k, (partner, share, flip) in found.items() if share >= SAME_GROUP}
+    sizes, others = Z.sum(axis=0, dtype=int), other.sum(axis=0, dtype=int)
+    pairs = [
+        Pair(old.names[k], new.names[j], int(sizes[k]), int(others[j]), found[k][1], flip)
+        for k, (j, flip) in kept.items()
+    ]
+    taken = {j for j, _ in kept.values()}
+    return Comparison(
+        old.kind,
+        len(Z),
+        len(old.table) - len(Z),
+        len(new.table) - len(Z),
+        float(moved_rows(Z, other, kept).mean()),
+        pairs,
+        [name for k, name in enumerate(old.names) if k not in kept],
+        [name for j, name in enumerate(new.names) if j not in taken],
+    )
+
+
+def common_rows(old: Assigned, new: Assigned) -> tuple[NDArray, NDArray]:
+    """Places of the rows that both have, by identifiers or by number."""
+    keys = [name for name in old.ids if name in new.ids] or ["row"]
+    for which, one in (("old", old), ("new", new)):
+        if one.table.duplicated(keys).any():
+            raise UsageError(f"in the {which} result rows have the same {', '.join(keys)}: rows cannot be told apart")
+    parts = [one.table[keys].assign(place=np.arange(len(one.table))) for one in (old, new)]
+    both = parts[0].merge(parts[1], on=keys, suffixes=("_old", "_new"))
+    return both["place_old"].to_numpy(), both["place_new"].to_numpy()
+
+
+def partners(kind: str, Z: NDArray, other: NDArray) -> dict[int, tuple[int, float, bool]]:
+    """For each old group its new one, how much they have in common, and whether it is its complement."""
+    if kind == "features":
+        found = match(Z, other)
+        old, new = np.arange(Z.shape[1]), np.arange(other.shape[1])
+    else:
+        labels, others = Z.argmax(axis=1), other.argmax(axis=1)
+        found, old, new = match(labels, others), np.unique(labels), np.unique(others)
+    triples = zip(found.order, found.group_agreement, found.complemented, strict=True)
+    return {
+        int(old[k]): (int(new[j]), float(share), bool(flip)) for k, (j, share, flip) in enumerate(triples) if j >= 0
+    }
+
+
+def moved_rows(Z: NDArray, other: NDArray, kept: dict[int, tuple[int, bool]]) -> NDArray[np.bool_]:
+    """Rows whose groups are not what they were; a group that is gone or new moves all its rows."""
+    moved = np.zeros(len(Z), dtype=bool)
+    for k, (j, flip) in kept.items():
+        moved |= Z[:, k] != (other[:, j] ^ flip)
+    for k in set(range(Z.shape[1])) - set(kept):
+        moved |= Z[:, k] > 0
+    for j in set(range(other.shape[1])) - {j for j, _ in kept.values()}:
+        moved |= other[:, j] > 0
+    return moved

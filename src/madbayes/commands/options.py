@@ -1,0 +1,218 @@
+"""Options that commands share, and settings that can be read back from a run."""
+
+import json
+import shlex
+import sys
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from madbayes.commands.errors import UsageError
+from madbayes.estimators import validation
+
+
+class Kind(StrEnum):
+    """One group per row, or any number."""
+
+    clusters = "clusters"
+    features = "features"
+
+
+class Scale(StrEnum):
+    """How numbers are made comparable."""
+
+    none = "none"
+    standard = "standard"
+    robust = "robust"
+
+
+class Missing(StrEnum):
+    """What to do about missing values."""
+
+    error = "error"
+    drop = "drop"
+    median = "median"
+
+
+TABLE, HOW, RESULT = "The table", "How to look for groups", "The result"
+
+DataFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DATA",
+        help="CSV, TSV, Parquet, Feather or Arrow, NPY or NPZ, or a folder of pictures.",
+        show_default=False,
+    ),
+]
+KindOption = Annotated[
+    Kind, typer.Option(help="One group per row, or any number of groups per row.", rich_help_panel=HOW)
+]
+PenaltyOption = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|FLOAT|2%",
+        help="The price of one more group: a number in squared units of the scaled columns, a share of the squared "
+        "error of one group, or what the table suggests.",
+        rich_help_panel=HOW,
+    ),
+]
+GroupsOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="K", help="About so many groups, instead of a penalty.", rich_help_panel=HOW),
+]
+ColumnsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Use these columns only; can be given several times.",
+        show_default=False,
+        rich_help_panel=TABLE,
+    ),
+]
+LeaveOutOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="A,B,...", help="Do not use these columns.", show_default=False, rich_help_panel=TABLE),
+]
+IdOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The column that identifies rows; it stays beside the groups and is not used to find them.",
+        show_default=False,
+        rich_help_panel=TABLE,
+    ),
+]
+ScaleOption = Annotated[
+    Scale | None,
+    typer.Option(
+        help="Divide each number column by its standard deviation, by its spread between the quartiles, or not."
+        "  [default: standard for tables, none for arrays and pictures]",
+        show_default=False,
+        rich_help_panel=TABLE,
+    ),
+]
+PcaOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Keep N principal components.", show_default=False, rich_help_panel=TABLE),
+]
+MissingOption = Annotated[
+    Missing,
+    typer.Option(help="Missing values: refuse, drop their rows, or fill in the median.", rich_help_panel=TABLE),
+]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Same seed, same answer.", rich_help_panel=HOW)]
+JobsOption = Annotated[int, typer.Option(metavar="N", help="Threads; -1 is all cores.", rich_help_panel=HOW)]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.", rich_help_panel=RESULT)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=RESULT)]
+LogOption = Annotated[
+    bool, typer.Option("--log-json", help="Say what is going on as lines of JSON.", rich_help_panel=RESULT)
+]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that a fit depends on."""
+
+    data: str | None = None
+    kind: str = "clusters"
+    penalty: str = "auto"
+    groups: int | None = None
+    columns: list[str] | None = None
+    leave_out: list[str] | None = None
+    id_column: str | None = None
+    scale: str | None = None
+    pca: int | None = None
+    missing: str = "error"
+    seed: int = 0
+    refits: int = 10
+    jobs: int = -1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def settings_of(context: typer.Context, config: Path | None) -> Settings:
+    """What the command line says, and for the rest what an earlier run says."""
+    values = {} if config is None else read_config(config)
+    given = context.params
+    for name in (field.name for field in fields(Settings)):
+        if name in given and (is_given(context, name) or name not in values):
+            values[name] = plain_option(given[name])
+    if values.get("data") is None:
+        raise UsageError("name a table: madbayes fit DATA, or --config RUN.json of an earlier run")
+    explicit = {name for name in ("penalty", "groups") if is_given(context, name)}
+    if explicit == {"penalty", "groups"}:
+        raise UsageError("--penalty and --groups: give one of them, for either decides the other")
+    if explicit == {"penalty"}:
+        values["groups"] = None
+    settings = Settings(**values)
+    check_jobs(settings.jobs)
+    if settings.groups is None:
+        penalty_of(settings.penalty)
+    return settings
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line; by name, for Typer may bring a Click of its own."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
+
+
+def plain_option(value: Any) -> Any:
+    """Options in terms of JSON."""
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, Path):
+        return str(value.absolute())
+    return list(value) or None if isinstance(value, list | tuple) else value
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The settings of an earlier run."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        values = found["settings"]
+        known = {field.name for field in fields(Settings)}
+        if strange := set(values) - known:
+            raise UsageError(f"--config {path}: unknown settings {sorted(strange)}; it may be of a newer madbayes")
+        return dict(values)
+    except OSError as error:
+        raise UsageError(f"--config {path}: cannot be read ({error.strerror})") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        raise UsageError(f"--config {path}: is no run.json, which madbayes fit writes") from None
+
+
+def penalty_of(text: str) -> float | str:
+    """A number, a share, or "auto"."""
+    try:
+        value: float | str = float(text)
+    except ValueError:
+        value = text
+    if isinstance(value, float) and not 0 < value < float("inf"):
+        raise UsageError(f"--penalty {text}: it must be a positive number, a share such as 2%, or auto")
+    try:
+        validation.check_penalty(value)
+    except ValueError:
+        raise UsageError(f"--penalty {text}: give a positive number, a share such as 2%, or auto") from None
+    return value
+
+
+def check_jobs(jobs: int) -> None:
+    """At least one thread."""
+    if jobs == 0 or jobs < -1:
+        raise UsageError(f"--jobs {jobs}: it must be a number of threads, or -1 for all cores")
+
+
+def names_of(given: list[str] | None, known: list[str]) -> list[str] | None:
+    """Names of columns, separated by commas unless a column is called so."""
+    if not given:
+        return None
+    return [name for one in given for name in ([one] if one in known else one.split(","))]
+
+
+def current_command() -> str:
+    """The command line as it was typed."""
+    return shlex.join(["madbayes", *sys.argv[1:]])

@@ -1,0 +1,130 @@
+"""``madbayes report``: the report of a result again, with names for its groups."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from madbayes.commands import options, results
+from madbayes.commands.applying import ModelArgument
+from madbayes.commands.console import log, talking
+from madbayes.commands.errors import UsageError, one_line
+from madbayes.commands.fitting import find_path, refit, write_report_of
+from madbayes.commands.intake import Intake, take_again
+from madbayes.commands.options import Settings
+from madbayes.commands.results import Fitted, open_model
+
+
+@one_line()
+def report(
+    model: ModelArgument,
+    data_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DATA]", help="The table.  [default: that of the fit]", show_default=False),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="0=cheap",
+            help="Call a group so, in the model and all files of the result; can be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="[default: report.html beside the model]", show_default=False,
+            rich_help_panel=options.RESULT,
+        ),
+    ] = None,
+    refits: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Refits for stability.  [default: as in the fit]", show_default=False),
+    ] = None,
+    force: options.ForceOption = False,
+    log_json: options.LogOption = False,
+) -> None:  # fmt: skip
+    """Write the report of a result, as one HTML page that needs no network.
+
+    Examples:
+
+    - madbayes report customers-groups --name 0=cheap --name 1=dear
+
+    - madbayes report customers-groups new.csv --out new.html
+    """
+    with talking(log_json=log_json) as talk:
+        fitted = open_model(model)
+        folder = results.find_model(model).parent
+        place = folder / results.REPORT if out is None else out
+        is_same = place.exists() and place.resolve() == (folder / results.REPORT).resolve()
+        results.check_file(place, force=force or bool(name and is_same))
+        run = read_run(folder)
+        settings = Settings(**run.get("settings", {}))
+        source = source_of(data_file, run)
+        if name:
+            rename(fitted, name)
+        intake = take_again(fitted.recipe, source, talk)
+        if data_file is None and run.get("input", {}).get("sha256") != intake.table.fingerprint:
+            log.warning("%s has changed since the fit; the report is of the table as it is now", source)
+        found = getattr(fitted.model, "path_", None)
+        if found is None:
+            with talk.step("Looking at numbers of groups", "path"):
+                found = find_path(intake.X, settings)
+        settings = settings if refits is None else replace(settings, refits=refits)
+        stable = None
+        if settings.refits:
+            with talk.step("Fitting again to halves of the rows", "refits"):
+                stable = refit(intake.X, fitted.model, settings)
+        ids = intake.ids
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if name:
+            write_names(folder, fitted, intake, is_training=data_file is None)
+        write_report_of(place, fitted, intake, ids, found, stable, run)
+    typer.echo(f"Report: {place}")
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """How the result came about, if that is still there."""
+    try:
+        found = json.loads((folder / results.RUN).read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def source_of(given: Path | None, run: dict[str, Any]) -> Path:
+    """The table to report on."""
+    if given is not None:
+        return given
+    if not run:
+        raise UsageError(f"there is no {results.RUN} beside the model that says which table it was made of: name it")
+    source = Path(run["input"]["path"])
+    if not source.exists():
+        raise UsageError(f"the table {str(source)!r} is not there any more: name it, madbayes report MODEL DATA")
+    return source
+
+
+def rename(fitted: Fitted, given: list[str]) -> None:
+    """Give groups their names."""
+    names = {}
+    for one in given:
+        group, sign, name = one.partition("=")
+        if not sign or not group.strip().isdigit():
+            raise UsageError(f"--name {one}: give the number of a group and its name, such as 0=cheap")
+        names[int(group)] = name.strip()
+    try:
+        fitted.model.rename(names)
+    except ValueError as error:
+        raise UsageError(f"--name: {error}") from None
+
+
+def write_names(folder: Path, fitted: Fitted, intake: Intake, *, is_training: bool) -> None:
+    """The files of a result with new names."""
+    fitted.save(folder / results.MODEL)
+    if is_training:
+        ids = intake.ids
+        table = results.assignments(fitted, intake.X, ids)
+        results.write_table(table, folder / results.ASSIGNMENTS, results.about(fitted, ids))
+        results.write_table(results.components(fitted, table), folder / results.COMPONENTS)

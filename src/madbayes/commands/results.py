@@ -1,0 +1,200 @@
+"""What a fit leaves behind: the files of a result folder, written together or not at all."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+import madbayes
+from madbayes.commands.errors import PlaceError, UsageError
+from madbayes.estimators.base import GroupEstimator
+from madbayes.experiments.parts import plain
+from madbayes.files import write_whole
+from madbayes.tables import Recipe
+
+MODEL, ASSIGNMENTS, COMPONENTS = "model.madbayes", "assignments.parquet", "components.parquet"
+PATH, RUN, REPORT = "path.json", "run.json", "report.html"
+FILES = (MODEL, ASSIGNMENTS, COMPONENTS, PATH, RUN, REPORT)
+# Where a table of Parquet keeps what madbayes knows about it.
+KEY = b"madbayes"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model with the recipe for its tables."""
+
+    recipe: Recipe
+    model: GroupEstimator
+
+    @property
+    def kind(self) -> str:
+        """Clusters or features."""
+        return "clusters" if hasattr(self.model, "labels_") else "features"
+
+    @property
+    def K(self) -> int:
+        """Number of groups."""
+        return len(self.model.group_names_)
+
+    def save(self, path: Path) -> None:
+        """As a pipeline, from raw rows to groups."""
+        madbayes.save(Pipeline([("recipe", self.recipe), ("model", self.model)]), path)
+
+
+def find_model(place: Path) -> Path:
+    """The model in a folder, or the file itself."""
+    return place / MODEL if place.is_dir() else place
+
+
+def open_model(place: Path) -> Fitted:
+    """The model that a fit has written."""
+    path = find_model(place)
+    if not path.exists():
+        raise UsageError(
+            f"there is no model {str(path)!r}: name a folder that madbayes fit has written, or its {MODEL}"
+        )
+    found = madbayes.load(path)
+    steps = dict(found.steps) if isinstance(found, Pipeline) else {}
+    if set(steps) != {"recipe", "model"} or not isinstance(steps["recipe"], Recipe):
+        raise UsageError(f"{str(path)!r} was saved without its recipe for tables: use it in Python, with madbayes.load")
+    return Fitted(steps["recipe"], steps["model"])
+
+
+def assignments(fitted: Fitted, X: NDArray, ids: pd.DataFrame) -> pd.DataFrame:
+    """For each row what identifies it, its groups, how clearly it belongs to them and how well it fits."""
+    model = fitted.model
+    scores = np.asarray(model.score_samples(X))
+    found = ids.reset_index(drop=True)
+    if fitted.kind == "clusters":
+        labels = model.predict(X)
+        groups = {"label": labels, "group": np.asarray(model.group_names_, dtype=object)[labels]}
+    else:
+        Z = np.asarray(model.transform(X)).astype(np.uint8)
+        groups = dict(zip(model.group_names_, Z.T, strict=True))
+    scored = {"margin": scores[:, 1], "error": scores[:, 0], "unusual": scores[:, 0] > model.unusual_error_}
+    return joined(found, groups | scored)
+
+
+def joined(ids: pd.DataFrame, values: dict[str, Any]) -> pd.DataFrame:
+    """Columns side by side; those of the user that are called like ours have an underscore behind them."""
+    taken = set(values)
+    return ids.rename(columns={name: f"{name}_" for name in ids.columns if name in taken}).assign(
+        **{name: np.asarray(column) for name, column in values.items()}
+    )
+
+
+def ids_of(recipe: Recipe, frame: pd.DataFrame, names: pd.Index | None, kept: NDArray[np.bool_]) -> pd.DataFrame:
+    """What identifies the rows that are kept: their number in the table, names of pictures, columns of identifiers."""
+    columns: dict[str, Any] = {"row": np.flatnonzero(kept)}
+    if names is not None:
+        columns[str(names.name)] = names[kept]
+    ids = pd.DataFrame(columns)
+    for name in recipe.id_columns_:
+        if name in frame.columns:
+            ids[name if name not in ids else f"{name}_"] = frame[name].to_numpy()[kept]
+    return ids
+
+
+def first_ids(ids: pd.DataFrame) -> list[Any]:
+    """What to call the rows: the first of what identifies them, their number if there is nothing else."""
+    return ids.iloc[:, min(1, ids.shape[1] - 1)].tolist()
+
+
+def components(fitted: Fitted, table: pd.DataFrame) -> pd.DataFrame:
+    """For each group its name and size, and its numbers in original units."""
+    model = fitted.model
+    if fitted.kind == "clusters":
+        sizes, groups = np.bincount(table["label"], minlength=fitted.K), model.cluster_centers_
+    else:
+        sizes, groups = table[model.group_names_].to_numpy().sum(axis=0, dtype=np.int64), model.components_
+    values = fitted.recipe.inverse_transform(groups)
+    facts = pd.DataFrame(
+        {"group": np.arange(fitted.K), "name": model.group_names_, "size": sizes, "share": sizes / max(1, len(table))}
+    )
+    columns = pd.DataFrame(values, columns=fitted.recipe.encoded_names_) if fitted.K else pd.DataFrame()
+    return pd.concat([facts, columns.add_suffix("_").rename(columns=lambda name: unsuffixed(name, facts))], axis=1)
+
+
+def unsuffixed(name: str, facts: pd.DataFrame) -> str:
+    """The name of a column without the underscore, unless ours are called so."""
+    return name if name[:-1] in facts.columns else name[:-1]
+
+
+def write_table(frame: pd.DataFrame, path: Path, about: dict[str, Any] | None = None) -> None:
+    """As Parquet, or as text if the name ends so; whole or not at all."""
+    if path.suffix.lower() in (".csv", ".tsv"):
+        separator = "," if path.suffix.lower() == ".csv" else "\t"
+        write_whole(path, frame.to_csv(index=False, sep=separator).encode())
+        return
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    if about is not None:
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: json.dumps(about).encode()})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    write_whole(path, sink.getvalue().to_pybytes())
+
+
+def about(fitted: Fitted, ids: pd.DataFrame) -> dict[str, Any]:
+    """What a program must know to read assignments."""
+    return {
+        "kind": fitted.kind,
+        "groups": list(fitted.model.group_names_),
+        "ids": [name for name in ids.columns if name != "row"],
+    }
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Plain values."""
+    write_whole(path, (json.dumps(plain(value), indent=1) + "\n").encode())
+
+
+def check_folder(out: Path, *, force: bool) -> None:
+    """Refuse a place that has something in it, unless that may be replaced."""
+    if out.exists() and not out.is_dir():
+        raise PlaceError(f"{str(out)!r} is a file: name a folder with --out")
+    if out.is_dir() and any(out.iterdir()) and not force:
+        raise PlaceError(f"{str(out)!r} is not empty: replace what a fit writes with --force, or name another --out")
+
+
+def check_file(out: Path, *, force: bool) -> None:
+    """The same for a file."""
+    if out.is_dir():
+        raise PlaceError(f"{str(out)!r} is a folder: name a file with --out")
+    if out.exists() and not force:
+        raise PlaceError(f"{str(out)!r} is there already: replace it with --force, or name another --out")
+
+
+@contextmanager
+def staged(out: Path) -> Iterator[Path]:
+    """A folder to write to, whose files go to their place when all are complete, and away if anything fails."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=f".{out.name}-", suffix=".part", dir=out.parent))
+    try:
+        yield stage
+        os.chmod(stage, 0o777 & ~current_umask())
+        if out.is_dir():
+            for file in sorted(stage.iterdir()):
+                os.replace(file, out / file.name)
+        else:
+            os.replace(stage, out)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def current_umask() -> int:
+    """The permissions that new folders do not have; reading it is only possible by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,137 @@
+"""Why there are so many groups, and how far to trust them, in sentences."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from madbayes.comparison import Stability
+from madbayes.engine.path import PenaltyPath
+from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.describing import number, percent
+
+# Groups that a sentence names one by one, at most.
+SHOWN = 20
+
+
+def kind_of(model: GroupEstimator) -> str:
+    """Clusters or features."""
+    return "features" if model._adds_up else "clusters"
+
+
+def evidence(model: GroupEstimator, path: PenaltyPath | None) -> list[str]:
+    """Why there are so many groups."""
+    sentences = [] if path is None else path_words(path, kind_of(model))
+    sentences += _chosen(model, path) if path is not None and hasattr(model, "path_") else _given(model)
+    if not model.converged_:
+        sentences.append("The search was stopped before its end: what is told is the best so far.")
+    gap, kind = model.optimality_gap_, kind_of(model)
+    if gap is not None and gap < 0.5:
+        sentences.append(f"No other {kind} can be better by more than {max(1, ceil(100 * gap))} % of the objective.")
+    return sentences
+
+
+def _given(model: GroupEstimator) -> list[str]:
+    """Of a fit whose penalty or number was given."""
+    one, many = kind_of(model)[:-1], kind_of(model)
+    if hasattr(model, "n_components"):
+        return [f"The number of {many} was given."]
+    cap, K = model._cap(), model._n_features_out
+    if cap is not None and model.penalty_ == 0:
+        return [f"The number of {many} was given: {cap}."]
+    words = f"The penalty was given: one more {one} costs {number(model.penalty_)}"
+    if np.isfinite(model.penalty_share_) and not hasattr(model, "covariances_"):
+        words += f", which is {_share(model.penalty_share_)} of the squared error about the mean"
+    sentences = [f"{words}."]
+    if cap is not None and cap == K:
+        sentences.append(f"There may be more: {cap} {many} are the most that were allowed.")
+    return sentences
+
+
+def _share(share: float) -> str:
+    """A share that may be small and is wanted all the same."""
+    return percent(share) if share >= 0.01 else f"{100 * share:.2g} %"
+
+
+def _chosen(model: GroupEstimator, path: PenaltyPath) -> list[str]:
+    """Of a fit whose penalty comes from the path."""
+    K, (one, many) = model._n_features_out, (kind_of(model)[:-1], kind_of(model))
+    if path.best != K:
+        return [f"The fit to all rows at the penalty chosen, {number(model.penalty_)}, has {K}."]
+    return [] if path.candidates else [f"{counted(K, one) if K else f'No {many}'} is the simplest answer."]
+
+
+def path_words(path: PenaltyPath, kind: str) -> list[str]:
+    """What a path says about the number of groups, in sentences."""
+    if not path.ratios:
+        sentences = ["There was no number of groups to choose: the table is too small or too simple."]
+    elif not path.candidates:
+        words = f"No groups found: no number of {kind} is best over a wider range of penalties"
+        sentences = [f"{words} than in tables without groups."]
+    else:
+        sentences = [_interval_words(path, kind), *_alternatives(path)]
+    if path.n_outliers:
+        words = "1 row was" if path.n_outliers == 1 else f"{path.n_outliers} rows were"
+        sentences.append(f"{words} set aside when the number was chosen, as outliers: their groups are too small.")
+    return sentences
+
+
+def _interval_words(path: PenaltyPath, kind: str) -> str:
+    """How wide the range of penalties is at which the chosen number is best."""
+    K = path.best
+    lo, hi = path.intervals[K]
+    verdict = "The evidence is weak" if path.is_weak else "The evidence is clear"
+    words = f"{verdict}: {K} {kind} are best for penalties from {number(lo)} to {number(hi)}, {_times(path.ratios[K])}"
+    if path.null_ratio is None:
+        return f"{words}; no tables without groups were looked at."
+    return f"{words}; tables without groups reach {_times(path.null_ratio)} at most."
+
+
+def _alternatives(path: PenaltyPath) -> list[str]:
+    others = [f"{K} ({_times(path.ratios[K])})" for K in path.candidates[1:]]
+    return [f"Also plausible: {', '.join(others)}."] if others else []
+
+
+def _times(ratio: float) -> str:
+    """How wide a range is."""
+    return f"a factor of {ratio:.3g}" if ratio < 1e6 else "a range without end"
+
+
+def stability_words(model: GroupEstimator, stability: Stability | None) -> list[str]:
+    """What came back in refits."""
+    if stability is None:
+        return []
+    refits, K = len(stability.matches), len(stability.group_agreement)
+    sentences = [
+        f"In {counted(refits, 'refit')} to {percent(stability.share)} of the rows, {percent(stability.agreement)} of "
+        "the memberships came back."
+    ]
+    same = int((stability.n_groups == K).sum())
+    if same < refits:
+        low, high = stability.n_groups.min(), stability.n_groups.max()
+        found = f"{low} to {high}" if high > low else f"{low}"
+        sentences.append(f"{same} of the refits found {K} groups; the numbers found are {found}.")
+    return [*sentences, _verdict(model, stability)]
+
+
+def _verdict(model: GroupEstimator, stability: Stability) -> str:
+    """Which groups came back."""
+    unstable, K = [model.group_names_[k] for k in stability.unstable], len(stability.group_agreement)
+    if not unstable:
+        return "All groups are stable." if K else "There are no groups."
+    if len(unstable) == K:
+        return "No group is stable: other rows would give other groups."
+    names = listed(unstable[:SHOWN], len(unstable))
+    return f"Not stable: {names}; the others are."
+
+
+def counted(count: int, word: str) -> str:
+    """So many rows."""
+    return f"{number(count) if count < 10**4 else f'{count:,}'.replace(',', ' ')} {word}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[Any], count: int) -> str:
+    """Names of some, and how many more there are."""
+    more = f" and {count - len(names)} more" if count > len(names) else ""
+    return ", ".join(map(str, names)) + more

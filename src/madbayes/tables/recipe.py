@@ -1,0 +1,465 @@
+"""From the columns of a table to numbers that can be compared, and back."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from madbayes.tables.axes import principal_axes, project
+from madbayes.tables.checks import SHOWN, TableError, as_frame, check_length, check_names, refuse
+from madbayes.tables.columns import MAX_CATEGORIES, Column, Decision, look_at
+
+KINDS, SCALES, MISSING = ("clusters", "features"), ("none", "standard", "robust"), ("error", "drop", "median")
+# Beyond this, squares leave the range of floating point.
+LARGEST = 1e140
+# Interquartile range of a Gaussian of unit variance.
+GAUSSIAN_IQR = 1.3489795003921634
+
+
+class Rows(NamedTuple):
+    """Numbers of some rows, and which rows of the table they are."""
+
+    X: NDArray[np.float64]
+    kept: NDArray[np.bool_]
+
+
+class Recipe(TransformerMixin, BaseEstimator):
+    """Turns the columns of a table into numbers on comparable scales, and remembers how.
+
+    Numbers are scaled; true and false become 1 and 0; text of few values becomes a column of zeros and ones for each
+    value. Columns that are constant, empty, dates, or identify the rows are left out. ``decisions_`` tells what was
+    done with each column. New rows are treated one by one in the same way: a row has the same numbers alone as in the
+    training table.
+
+    Parameters
+    ----------
+    kind : {"clusters", "features"}, default="clusters"
+        What the numbers are for. Features are sums of parts, so zero stays zero: nothing is centred.
+    scale : {"standard", "robust", "none"}, default="standard"
+        Divide numbers by their standard deviation, or by what it would be judging by the quartiles. Zeros and ones
+        are left as they are.
+    pca : int, optional
+        Keep so many principal components.
+    missing : {"error", "drop", "median"}, default="error"
+        What to do about missing and infinite values: refuse them, leave their rows out, or put the median there, for
+        text the most frequent value.
+    columns : list of str, optional
+        Columns to use; all that can be if not given.
+    leave_out : list of str, optional
+        Columns not to use.
+    id_column : str, optional
+        The column that identifies rows. Without it, columns that look like it are found.
+    max_categories : int, default=50
+        Text with more values than this is refused.
+    as_is : bool, default=False
+        All columns are numbers of one kind, as in pictures: none is left out, not even a constant one.
+
+    Attributes
+    ----------
+    decisions_ : list of Decision
+        For each column of the table its ``column``, ``role`` and what was done with it in ``words``.
+    encoded_names_ : list of str
+        Columns of numbers before principal components, such as ``"income"`` or ``"colour=red"``.
+    means_, deviations_ : arrays
+        Mean and standard deviation of the encoded columns of the training rows, in original units.
+    id_columns_ : list of str
+        Columns that identify rows, the one that was named first.
+    kept_ : array of bool
+        Which of the training rows were used; not stored in a model file.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from madbayes.tables import Recipe
+    >>> frame = pd.DataFrame({"price": [1.0, 2.0, 3.0, 6.0], "colour": ["red", "red", "blue", "blue"]})
+    >>> recipe = Recipe().fit(frame)
+    >>> recipe.encoded_names_
+    ['price', 'colour=blue', 'colour=red']
+    >>> recipe.transform(frame)[0].round(2).tolist()
+    [-1.07, 0.0, 1.0]
+    >>> recipe.inverse_transform(recipe.transform(frame))[0].round(2).tolist()
+    [1.0, 0.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        kind: str = "clusters",
+        scale: str = "standard",
+        pca: int | None = None,
+        missing: str = "error",
+        columns: Sequence[str] | None = None,
+        leave_out: Sequence[str] | None = None,
+        id_column: str | None = None,
+        max_categories: int = MAX_CATEGORIES,
+        as_is: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.scale = scale
+        self.pca = pca
+        self.missing = missing
+        self.columns = columns
+        self.leave_out = leave_out
+        self.id_column = id_column
+        self.max_categories = max_categories
+        self.as_is = as_is
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Look at a table.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of numbers
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: None = None) -> NDArray[np.float64]:
+        """Look at a table and give its numbers.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of numbers
+        y : ignored
+
+        Returns
+        -------
+        array of shape (n_rows kept, n_columns)
+        """
+        self._check_parameters()
+        frame = as_frame(X)
+        check_length(len(frame))
+        self._decide(frame)
+        encoded, _ = self._encode(frame)
+        complete = np.asarray(np.isfinite(encoded).all(axis=1))
+        self._refuse_missing(encoded, complete)
+        if self.missing == "drop":
+            encoded, self.kept_ = np.asfortranarray(encoded[complete]), complete
+        else:
+            self.kept_ = np.ones(len(encoded), dtype=bool)
+        self.n_dropped_ = int((~self.kept_).sum())
+        check_length(len(encoded), self.n_dropped_)
+        self._learn(encoded)
+        self._say()
+        scaled = self._scale(self._fill(encoded))
+        self._learn_pca(scaled)
+        return self._project(scaled)
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """The numbers of a table; columns are found by their names, others are ignored.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of numbers
+
+        Returns
+        -------
+        array of shape (n_rows, n_columns)
+            With ``missing="drop"`` of the complete rows only, see :meth:`rows`.
+        """
+        return self.rows(X).X
+
+    def rows(self, X: Any) -> Rows:
+        """The numbers of a table, and which of its rows they are.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of numbers
+
+        Returns
+        -------
+        Rows
+            ``X``, and ``kept``: False for rows that were left out because a value is missing.
+        """
+        check_is_fitted(self)
+        encoded, unknown = self._encode(as_frame(X))
+        for name, count in unknown.items():
+            warnings.warn(
+                f"column {name!r} has {count} values that the model has never seen: they count as none of those it "
+                "knows",
+                UserWarning,
+                stacklevel=3,
+            )
+        kept = np.ones(len(encoded), dtype=bool)
+        if np.isnan(encoded).any():
+            complete = np.asarray(np.isfinite(encoded).all(axis=1))
+            self._refuse_missing(encoded, complete)
+            if self.missing == "drop":
+                encoded, kept = encoded[complete], complete
+                warnings.warn(
+                    f"{(~kept).sum()} of {len(kept)} rows have missing values and are left out",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        return Rows(self._project(self._scale(self._fill(encoded))), kept)
+
+    def inverse_transform(self, X: Any) -> NDArray[np.float64]:
+        """Numbers in original units, one column for each of ``encoded_names_``.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_columns)
+            As :meth:`transform` gives it.
+
+        Returns
+        -------
+        array of shape (n_rows, len(encoded_names_))
+        """
+        check_is_fitted(self)
+        scaled = np.asarray(X, dtype=np.float64)
+        if self.axes_ is not None:
+            scaled = scaled @ self.axes_ + self.axes_origin_
+        with np.errstate(over="ignore"):
+            return (scaled * self._units + self._centres) / self._factors
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the numbers that :meth:`transform` gives.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        array of str
+        """
+        check_is_fitted(self)
+        names = self.encoded_names_ if self.axes_ is None else [f"pca{d}" for d in range(len(self.axes_))]
+        return np.asarray(names, dtype=object)
+
+    def _check_parameters(self) -> None:
+        for name, accepted in (("kind", KINDS), ("scale", SCALES), ("missing", MISSING)):
+            if getattr(self, name) not in accepted:
+                raise TableError(f"{name}={getattr(self, name)!r} is not accepted: give one of {', '.join(accepted)}")
+        if self.pca is not None and self.pca < 1:
+            raise TableError(f"pca={self.pca} is not accepted: give a number of components from 1 on")
+
+    def _decide(self, frame: pd.DataFrame) -> None:
+        """What to do with each column."""
+        names = list(frame.columns)
+        check_names(self.columns or [], names, "--columns")
+        check_names(self.leave_out or [], names, "--leave-out")
+        check_names([self.id_column] if self.id_column is not None else [], names, "--id-column")
+        left = set(self.leave_out or [])
+        asked = [name for name in self.columns or [] if name not in left]
+        ids = [self.id_column] if self.id_column is not None else []
+        seen = [name for name in names if name not in left]
+        if self.as_is:
+            used = [name for name in seen if name not in ids and (not asked or name in asked)]
+            self.columns_ = [Column(name, "number") for name in used]
+            self.decisions_ = [Decision(f"{used[0]} to {used[-1]}", "number", "")] if used else []
+        else:
+            found = look_at(frame[seen], asked, ids, self.max_categories)
+            if found.problems:
+                names_missing = [column.name for column in found.columns if frame[column.name].isna().any()]
+                refuse(found.problems, names_missing if self.missing == "error" else [])
+            self.columns_, self.decisions_ = found.columns, found.decisions
+        self.decisions_ += [Decision(name, "left out", "left out, as asked") for name in names if name in left]
+        if not self.columns_:
+            why = "; ".join(f"{one.column!r} {one.words}" for one in self.decisions_[:SHOWN])
+            raise TableError(f"no column is left to find groups in: {why}")
+        self.id_columns_ = ids + [one.column for one in self.decisions_ if one.role == "id" and one.column not in ids]
+        self.encoded_names_ = [name for column in self.columns_ for name in column.encoded_names]
+        self.n_features_in_ = len(names)
+
+    def _encode(self, frame: pd.DataFrame) -> tuple[NDArray[np.float64], dict[str, int]]:
+        """Numbers of all columns that are used, and values of no known category in each column."""
+        names = [column.name for column in self.columns_]
+        if hasattr(self, "deviations_"):
+            check_names(names, list(frame.columns), "the model needs more columns")
+        if self.as_is:
+            whole = frame if list(frame.columns) == names else frame[names]
+            return np.where(np.isfinite(found := whole.to_numpy(dtype=np.float64)), found, np.nan), {}
+        unknown, place = {}, 0
+        encoded = np.empty((len(frame), len(self.encoded_names_)), order="F")
+        for column in self.columns_:
+            part, strange = column.encode(frame[column.name])
+            encoded[:, place : place + part.shape[1]] = part
+            place += part.shape[1]
+            if strange:
+                unknown[column.name] = strange
+        return encoded, unknown
+
+    def _refuse_missing(self, encoded: NDArray, complete: NDArray[np.bool_]) -> None:
+        if self.missing != "error" or complete.all():
+            return
+        counts, place = {}, 0
+        for column in self.columns_:
+            counts[column.name] = int(np.isnan(encoded[:, place]).sum())
+            place += len(column.encoded_names)
+        found = [f"{name!r}: {count}" for name, count in counts.items() if count]
+        shown = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more columns" if len(found) > SHOWN else "")
+        raise TableError(
+            f"missing or infinite values, by column {shown}. Fill them in with --missing median, or leave out "
+            f"{int((~complete).sum())} of {len(complete)} rows with --missing drop"
+        )
+
+    def _learn(self, encoded: NDArray) -> None:
+        """Means, deviations, fillings and scales of the training rows."""
+        with np.errstate(invalid="ignore"):
+            highest = np.nanmax(np.abs(encoded), axis=0)
+        # A power of two: dividing by it is exact, and squares of what is left are representable.
+        exponents = np.clip(np.frexp(highest)[1], -1000, 1024)
+        self._factors = 2.0**-exponents
+        reduced = encoded * self._factors
+        self.fill_ = self._fillings(reduced) / self._factors
+        if self.missing == "median":
+            reduced = np.where(np.isnan(reduced), self.fill_ * self._factors, reduced)
+        means, deviations = reduced.mean(axis=0), reduced.std(axis=0)
+        self.means_, self.deviations_ = means / self._factors, deviations / self._factors
+        self.n_rows_ = len(encoded)
+        numbers = np.array([c.role == "number" for c in self.columns_ for _ in c.encoded_names])
+        centres, units = self._scales(reduced, means, deviations)
+        plain = ~numbers | (units == 0)
+        self._factors = np.where(plain, 1.0, self._factors)
+        self._units = np.where(plain, 1.0, units)
+        self._centres = np.where(plain | (self.kind == "features"), 0.0, centres)
+        if self.scale == "none" and highest.max() > LARGEST:
+            name = self.encoded_names_[int(highest.argmax())]
+            raise TableError(
+                f"column {name!r} has values up to {highest.max():.3g}, whose squares cannot be computed: scale it "
+                "with --scale standard, or leave it out"
+            )
+
+    def _scales(self, reduced: NDArray, means: NDArray, deviations: NDArray) -> tuple[NDArray, NDArray]:
+        """Centre and unit of each column, in reduced numbers."""
+        if self.scale == "none":
+            self._factors = np.ones_like(self._factors)
+            return np.zeros_like(means), np.ones_like(means)
+        if self.scale == "standard":
+            return means, deviations
+        low, middle, high = np.percentile(reduced, [25, 50, 75], axis=0)
+        units = (high - low) / GAUSSIAN_IQR
+        return middle, np.where(units > 0, units, deviations)  # where most values are the same
+
+    def _fillings(self, reduced: NDArray) -> NDArray:
+        """What stands for a missing value: the median, or the most frequent of zero and one, or category."""
+        if self.missing != "median":
+            return np.zeros(reduced.shape[1])
+        found, place = np.nanmedian(reduced, axis=0), 0
+        for column in self.columns_:
+            here = slice(place, place + len(column.encoded_names))
+            place = here.stop
+            if column.role == "category":
+                found[here] = np.arange(here.stop - here.start) == np.nansum(reduced[:, here], axis=0).argmax()
+                found[here] *= self._factors[here]
+            elif column.role == "flag":
+                found[here] = np.round(found[here] / self._factors[here]) * self._factors[here]
+        return found
+
+    def _fill(self, encoded: NDArray) -> NDArray:
+        if self.missing != "median" or not np.isnan(encoded).any():
+            return encoded
+        return np.where(np.isnan(encoded), self.fill_, encoded)
+
+    def _scale(self, encoded: NDArray) -> NDArray:
+        if self.scale == "none":
+            return np.ascontiguousarray(encoded)
+        return np.ascontiguousarray((encoded * self._factors - self._centres) / self._units)
+
+    def _learn_pca(self, scaled: NDArray) -> None:
+        """Principal axes; about the origin for features, which are not centred."""
+        self.axes_: NDArray | None = None
+        self.axes_origin_ = np.zeros(scaled.shape[1])
+        if self.pca is None:
+            return
+        if self.pca > min(scaled.shape):
+            raise TableError(
+                f"--pca {self.pca}: there are {scaled.shape[1]} columns of numbers in {scaled.shape[0]} rows, "
+                f"give {min(scaled.shape)} at most"
+            )
+        if self.kind == "clusters":
+            self.axes_origin_ = scaled.mean(axis=0)
+        self.axes_ = principal_axes(scaled - self.axes_origin_, self.pca)
+
+    def _project(self, scaled: NDArray) -> NDArray:
+        return scaled if self.axes_ is None else project(scaled, self.axes_, self.axes_origin_)
+
+    def _say(self) -> None:
+        """Put what is done with the columns that are used in words."""
+        used = {column.name: column for column in self.columns_}
+        self.decisions_ = [
+            one._replace(words=self._words(used.get(one.column, self.columns_[0]))) if one.is_used else one
+            for one in self.decisions_
+        ]
+
+    def _words(self, column: Column) -> str:
+        if column.role == "category":
+            words = f"text with {len(column.categories)} values, a column of zeros and ones for each"
+            return words + (", empty ones as the most frequent" if self.missing == "median" else "")
+        if column.role == "flag":
+            return "true or false, as one and zero"
+        filled = ", the median where empty" if self.missing == "median" else ""
+        centred = "centred and " if self.kind == "clusters" else ""
+        how = {
+            "none": "number, as it is",
+            "standard": f"number, {centred}divided by its standard deviation",
+            "robust": f"number, {centred}divided by its spread between the quartiles",
+        }
+        return how[self.scale] + filled
+
+    def _to_state(self) -> dict[str, Any]:
+        """All that is needed to treat new rows: plain values and arrays."""
+        return {
+            "parameters": {
+                name: list(value) if isinstance(value, tuple) else value for name, value in self.get_params().items()
+            },
+            "columns": [asdict(column) | {"categories": list(column.categories)} for column in self.columns_],
+            "decisions": [list(one) for one in self.decisions_],
+            "id_columns": list(self.id_columns_),
+            "n_rows": self.n_rows_,
+            "n_dropped": self.n_dropped_,
+            "n_features_in": self.n_features_in_,
+            **{name: getattr(self, attribute) for name, attribute in ARRAYS.items()},
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        """The recipe that :meth:`_to_state` described."""
+        recipe = cls(**state["parameters"])
+        recipe.columns_ = [Column(one["name"], one["role"], tuple(one["categories"])) for one in state["columns"]]
+        recipe.encoded_names_ = [name for column in recipe.columns_ for name in column.encoded_names]
+        recipe.decisions_ = [Decision(*one) for one in state["decisions"]]
+        recipe.id_columns_ = list(state["id_columns"])
+        recipe.n_rows_, recipe.n_dropped_ = state["n_rows"], state["n_dropped"]
+        recipe.n_features_in_ = state["n_features_in"]
+        for name, attribute in ARRAYS.items():
+            setattr(recipe, attribute, None if state[name] is None else np.asarray(state[name], dtype=np.float64))
+        recipe._check_state()
+        return recipe
+
+    def _check_state(self) -> None:
+        """Whether what a file says fits together."""
+        self._check_parameters()
+        D = len(self.encoded_names_)
+        shapes = {name: getattr(self, attribute).shape for name, attribute in ARRAYS.items() if name != "axes"}
+        if any(shape != (D,) for shape in shapes.values()):
+            raise ValueError(f"the recipe has {D} columns and arrays of shapes {shapes}")
+        if (self.axes_ is None) != (self.pca is None) or (self.axes_ is not None and self.axes_.shape != (self.pca, D)):
+            raise ValueError("the principal components of the recipe do not fit its columns")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "axes_origin_")
+
+
+# How arrays of a fitted recipe are called in a model file, and here.
+ARRAYS = {
+    "means": "means_",
+    "deviations": "deviations_",
+    "fill": "fill_",
+    "factors": "_factors",
+    "centres": "_centres",
+    "units": "_units",
+    "axes": "axes_",
+    "axes_origin": "axes_origin_",
+}
