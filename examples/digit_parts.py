@@ -1,8 +1,8 @@
 """Digits: a base, and what handwritten digits add to it or take away.
 
-Sixteen features of 600 pictures of 8 x 8 pixels. The first is in all pictures; the others add ink (dark) or take it away
-(light), each on a scale of its own here. A picture has any number of them, so they are places of ink, not whole digits.
-The number is given: digits speak for no number of features in particular, and ``penalty="auto"`` says so.
+Sixteen features of 600 pictures of 8 x 8 pixels. The first is in all pictures; the others add ink (dark) or take it
+away (light), each on a scale of its own here. A picture has any number of them, so they are places of ink, not
+whole digits. The number is given: digits speak for no number of features in particular, and ``penalty="auto"`` says so.
 """
 
 import argparse

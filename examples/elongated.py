@@ -41,7 +41,7 @@ def main() -> None:
         score, K = adjusted_rand_score(truth, found), len(np.unique(found))
         print(f"{name}: {K} clusters, adjusted Rand index with the groups {abs(score):.2f}")
         if i < len(axes):
-            axes[i].scatter(*X.T, c=[f"C{k}" for k in found], s=10)
+            axes[i].scatter(X[:, 0], X[:, 1], c=[f"C{k}" for k in found], s=10)
             axes[i].set_title(f"{name}\nadjusted Rand index {abs(score):.2f}", fontsize="medium")
     figure.savefig(out / "elongated.png", dpi=110)
 

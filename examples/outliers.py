@@ -33,9 +33,11 @@ def main() -> None:
 
     figure = Figure(figsize=(6, 5), layout="constrained")
     axis = figure.subplots()
-    axis.scatter(*X.T, c=[f"C{k}" for k in model.labels_], s=10)
-    axis.scatter(*X[unusual].T, s=120, facecolors="none", edgecolors="black", label="unusual")
-    axis.scatter(*model.cluster_centers_.T, marker="X", s=120, color="black", label="centre")
+    axis.scatter(X[:, 0], X[:, 1], c=[f"C{k}" for k in model.labels_], s=10)
+    axis.scatter(X[unusual, 0], X[unusual, 1], s=120, facecolors="none", edgecolors="black", label="unusual")
+    axis.scatter(
+        model.cluster_centers_[:, 0], model.cluster_centers_[:, 1], marker="X", s=120, color="black", label="centre"
+    )
     axis.set(title=f"{model.n_clusters_} clusters, {unusual.sum()} rows far from all")
     axis.legend()
     figure.savefig(out / "outliers.png", dpi=120)

@@ -28,11 +28,11 @@ def main() -> None:
     print(path)
 
     figure = Figure(figsize=(10, 7), layout="constrained")
-    above, below = figure.subfigures(2, 1)
+    (above,), (below,) = figure.subfigures(2, 1, squeeze=False)
     path.plot(above.subplots(1, 2))
     for K, axis in zip((2, 3, path.best), below.subplots(1, 3), strict=True):
         model = DPMeans(penalty=path.suggest(K), random_state=0).fit(X)
-        axis.scatter(*X.T, c=[f"C{k}" for k in model.labels_], s=8)
+        axis.scatter(X[:, 0], X[:, 1], c=[f"C{k}" for k in model.labels_], s=8)
         axis.set(title=f"penalty {model.penalty_:.0f}: {model.n_clusters_} clusters", xticks=[], yticks=[])
         print(f"penalty {model.penalty_:.0f}: {model.n_clusters_} clusters, squared error {model.sse_:.0f}")
     figure.savefig(out / "penalty.png", dpi=110)

@@ -40,12 +40,11 @@ def main() -> None:
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     colours = {int(b): f"C{a}" for a, b in enumerate(found.order)}
-    left.scatter(*monday.T, c=[f"C{k}" for k in first.labels_], s=10)
-    right.scatter(*tuesday.T, c=[colours.get(int(k), "black") for k in second.labels_], s=10)
-    for k, centre in enumerate(first.cluster_centers_):
-        left.annotate(
-            f"{k}: {again.group_agreement[k]:.2f}", centre, ha="center", bbox={"color": "white", "alpha": 0.8}
-        )
+    left.scatter(monday[:, 0], monday[:, 1], c=[f"C{k}" for k in first.labels_], s=10)
+    right.scatter(tuesday[:, 0], tuesday[:, 1], c=[colours.get(int(k), "black") for k in second.labels_], s=10)
+    box = {"color": "white", "alpha": 0.8}
+    for k, (x, y) in enumerate(first.cluster_centers_):
+        left.annotate(f"{k}: {again.group_agreement[k]:.2f}", (x, y), ha="center", bbox=box)
     left.set(title="Monday, with the stability of each group")
     right.set(title="Tuesday, in Monday's colours; the new group is black")
     figure.savefig(out / "two_days.png", dpi=110)

@@ -36,9 +36,23 @@ def main() -> None:
 
     figure = Figure(figsize=(6.5, 5), layout="constrained")
     axis = figure.subplots()
-    axis.scatter(*means.T, s=counts / 4, c=[f"C{k}" for k in light.labels_], alpha=0.6)
-    axis.scatter(*light.cluster_centers_.T, marker="X", s=110, color="black", label="centres of the cells")
-    axis.scatter(*full.cluster_centers_.T, marker="+", s=110, color="white", label="centres of the whole table")
+    axis.scatter(means[:, 0], means[:, 1], s=counts / 4, c=[f"C{k}" for k in light.labels_], alpha=0.6)
+    axis.scatter(
+        light.cluster_centers_[:, 0],
+        light.cluster_centers_[:, 1],
+        marker="X",
+        s=110,
+        color="black",
+        label="centres of the cells",
+    )
+    axis.scatter(
+        full.cluster_centers_[:, 0],
+        full.cluster_centers_[:, 1],
+        marker="+",
+        s=110,
+        color="white",
+        label="centres of the whole table",
+    )
     axis.set(title=f"{len(X)} rows as {len(cells)} weighted ones")
     axis.legend(facecolor="lightgrey")
     figure.savefig(out / "weights.png", dpi=120)

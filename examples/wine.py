@@ -35,8 +35,8 @@ def main() -> None:
     scatter, counts = figure.subplots(1, 2, width_ratios=[3, 2])
     plane = PCA(2, svd_solver="full").fit(X)
     points, centres = plane.transform(X), plane.transform(model.cluster_centers_)
-    scatter.scatter(*points.T, c=[f"C{k}" for k in model.labels_], s=14)
-    scatter.scatter(*centres.T, marker="X", s=120, color="black")
+    scatter.scatter(points[:, 0], points[:, 1], c=[f"C{k}" for k in model.labels_], s=14)
+    scatter.scatter(centres[:, 0], centres[:, 1], marker="X", s=120, color="black")
     scatter.set(xlabel="first component", ylabel="second component", title=f"{model.n_clusters_} clusters found")
     counts.imshow(table, cmap="Blues")
     for (i, j), n in np.ndenumerate(table):

@@ -84,6 +84,8 @@ def test_a_block_that_raises_fails_and_names_its_line(tmp_path):
         ("1.00e-09", "2.00e-09", False),
         ("1.000e-09", "1.001e-09", True),
         ("100", "101", False),
+        ("17.1x wider", "17.2x wider", True),
+        ("17.1x wider", "19.2x wider", False),
         ("1 2", "1", False),
         ("x1 and 0x1f", "x2 and 0x1f", False),
         ("", "something", False),

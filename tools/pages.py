@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^([ \t]*)```(python|output)[ \t]*\n(.*?)^\1```[ \t]*$", flags=re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![a-wyz_\d])")
 # Decimals may differ by this share, or by one in the last digit shown: libraries of other versions round otherwise.
 TOLERANCE = 0.01
 
