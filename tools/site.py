@@ -10,7 +10,8 @@ import posixpath
 import re
 import runpy
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -70,10 +71,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     uri = page.file.src_uri
     if uri == "gallery.md":
         markdown += "".join(format_example(example) for example in run_examples())
-    return outside_fences(markdown, lambda text: LINK.sub(lambda link: translate_link(link, uri), text))
+    return outside_fences(markdown, to_site(uri))
 
 
-def outside_fences(markdown: str, change: Any) -> str:
+def to_site(uri: str) -> Callable[[str], str]:
+    """Changes the links in a text of a page."""
+    return lambda text: LINK.sub(lambda link: translate_link(link, uri), text)
+
+
+def outside_fences(markdown: str, change: Callable[[str], str]) -> str:
     """Markdown with everything but its fenced blocks changed."""
     parts, end = [], 0
     for block in FENCED.finditer(markdown):
@@ -123,9 +129,15 @@ def run_example(path: Path, newest: float) -> Example:
 
 @contextlib.contextmanager
 def in_place_of_a_shell(arguments: list[str]) -> Iterator[io.StringIO]:
-    """Run in the root of the repository with these arguments, and catch what is printed."""
+    """Run in the root of the repository with these arguments, catch what is printed, and let warnings be errors."""
     stream = io.StringIO()
-    with contextlib.chdir(ROOT), mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(stream):
+    with (
+        contextlib.chdir(ROOT),
+        mock.patch.object(sys, "argv", arguments),
+        contextlib.redirect_stdout(stream),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
         yield stream
 
 
@@ -136,5 +148,5 @@ def format_example(example: Example) -> str:
     code = "\n".join(f"    {line}".rstrip() for line in f"```python\n{example.source}```".splitlines())
     return (
         f"\n## {title} {{ #{example.name} }}\n\n{example.words}\n\n![{title}](gallery/{example.name}.png)\n\n"
-        f"```output\n{lines}```\n\n??? example \"examples/{example.name}.py\"\n\n{code}\n"
+        f'```output\n{lines}```\n\n??? example "examples/{example.name}.py"\n\n{code}\n'
     )
