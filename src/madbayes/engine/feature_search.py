@@ -220,7 +220,7 @@ class FeatureLandscape:
             np.empty(K, dtype=bool),
         )  # fmt: skip
         nodes = NODE_LIMIT if node_limit is None else node_limit
-        used = kernels.polish(
+        used, iterations = kernels.polish(
             table.X,
             table.squares,
             table.weights,
@@ -235,7 +235,8 @@ class FeatureLandscape:
             scratch,
         )
         kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact
-        return Solution(Z[:, :used], A[:used], self.unit * float(self.weights @ scratch.errors) + self.penalty * used)
+        value = self.unit * float(self.weights @ scratch.errors) + self.penalty * used
+        return Solution(Z[:, :used], A[:used], value, iterations)
 
     def parameters(self, solution: Solution) -> NDArray:
         """What the estimator learns of the groups: the features."""
@@ -253,9 +254,14 @@ class FeatureLandscape:
         return [np.column_stack([solution.groups, column]) for column in columns[:, best].T]
 
     def shrunk(self, solution: Solution) -> list[NDArray]:
-        """Allocations without one of the three cheapest features."""
-        cheapest = deletion_costs(self, solution).argsort()[:3]
-        return [np.delete(solution.groups, k, axis=1) for k in cheapest]
+        """Allocations without one of the cheapest features, whose rows may have one or two others instead."""
+        proposals = [np.delete(solution.groups, k, axis=1) for k in deletion_costs(self, solution).argsort()[:3]]
+        if solution.K > 1:
+            costs = join_costs(self, solution)
+            for k in costs.min(axis=1).argsort()[:3]:
+                others = costs[k].argsort()[: min(2, solution.K - 1)]
+                proposals += [joined(solution, k, others[:n]) for n in range(1, len(others) + 1)]
+        return proposals
 
     def polish_hard(self, solution: Solution) -> Solution:
         """Collapsed BP-means, in which features follow every single change of a bit."""
@@ -281,6 +287,29 @@ def inverse_gram(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.
         return np.asarray(np.linalg.inv(gram))
     except np.linalg.LinAlgError:  # weights next to which others vanish
         return gram_inverse(gram)
+
+
+def join_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
+    """What the squared error grows by, about, if two features become one of the rows that have either.
+
+    No other feature follows. Rows lose the features they have of the two, a_j, a_k or a_j + a_k, and the new one gives
+    back |sum of what its rows lose|^2 over their number.
+    """
+    Z, G = solution.groups.astype(np.float64), solution.A @ solution.A.T
+    both = (Z.T * landscape.weights) @ Z
+    sizes, squares = np.diag(both), np.diag(G)
+    lost = (sizes * squares)[:, None] + sizes * squares + 2 * both * G
+    total = (sizes**2 * squares)[:, None] + sizes**2 * squares + 2 * np.outer(sizes, sizes) * G
+    costs = lost - total / (sizes[:, None] + sizes - both)
+    np.fill_diagonal(costs, np.inf)
+    return landscape.unit * costs
+
+
+def joined(solution: Solution, k: int, others: NDArray[np.intp]) -> NDArray[np.uint8]:
+    """Allocations without feature k, whose rows have others instead."""
+    Z = solution.groups.copy()
+    Z[:, others] |= Z[:, [k]]
+    return np.delete(Z, k, axis=1)
 
 
 def explained(landscape: FeatureLandscape, R: NDArray, columns: NDArray) -> NDArray[np.float64]:
@@ -328,11 +357,15 @@ def new_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator
     return best_column(landscape, R, (row_columns, direction_columns)[rng.integers(2)], rng)
 
 
+def drawn(order: NDArray[np.intp], rng: np.random.Generator) -> int:
+    """One of the features, the first ones more often."""
+    return int(order[min(int(rng.exponential(len(order) / 3)), len(order) - 1)])
+
+
 def leave_out(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
     """Z without a feature drawn by how little it costs to delete it, and the residuals that are left then."""
     P = inverse_gram(landscape, solution)
-    order = ((solution.A**2).sum(axis=1) / np.diag(P)).argsort()
-    k = int(order[min(int(rng.exponential(solution.K / 3)), solution.K - 1)])
+    k = drawn(((solution.A**2).sum(axis=1) / np.diag(P)).argsort(), rng)
     # What the other features do not explain of column k is what its feature leaves behind.
     left = np.outer(solution.groups @ (P[:, k] / P[k, k]), solution.A[k])
     return np.delete(solution.groups, k, axis=1), landscape.residuals(solution) + left
@@ -364,6 +397,17 @@ def add(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generato
     return np.column_stack([solution.groups, new_column(landscape, landscape.residuals(solution), rng)])
 
 
+def join(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """The rows of a feature have one or two others instead, and another is made of what is left."""
+    if solution.K < 2:
+        return None
+    costs = join_costs(landscape, solution)
+    k = drawn(costs.min(axis=1).argsort(), rng)
+    Z = joined(solution, k, costs[k].argsort()[: rng.integers(1, min(3, solution.K))])
+    R = landscape.residuals(landscape._descend(Z, node_limit=0))
+    return np.column_stack([Z, new_column(landscape, R, rng)])
+
+
 def split(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """One of the cheaper features is deleted, and the rows of another are split along their residuals."""
     if solution.K < 2:
@@ -384,4 +428,4 @@ def scramble(landscape: FeatureLandscape, solution: Solution, rng: np.random.Gen
     return Z
 
 
-feature_moves: dict[str, Move] = {"reseed": reseed, "rebase": rebase, "split": split, "scramble": scramble, "add": add}
+feature_moves: dict[str, Move] = {"reseed": reseed, "rebase": rebase, "split": split, "scramble": scramble, "add": add, "join": join}

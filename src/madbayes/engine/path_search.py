@@ -1,7 +1,7 @@
 """Best solutions for one number of groups after the other, each from its neighbours and from a start of its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_search import FeatureLandscape, feature_moves
 from madbayes.engine.null import groupless
 from madbayes.engine.path import SPREADS, PenaltyPath
-from madbayes.engine.search import SAME, STRIDE, Landscape, Lineage, Move, Solution, is_lower
+from madbayes.engine.search import SAME, STRIDE, WORK, Landscape, Lineage, Move, Solution, is_lower
 from madbayes.model.likelihoods import Weights
 
 
@@ -38,14 +38,14 @@ class PathLandscape(Landscape, Protocol):
 class Effort(NamedTuple):
     """How hard to look for each number of groups: moves without success for each group, before a lineage ends."""
 
-    patience: int = 4  # on the way up
-    again: int = 2  # where a neighbour has become better since; 0 for no second look
+    patience: int = 1  # on the way up
+    again: int = 1  # where a neighbour has become better since; 0 for no second look
     n_fresh: int = 1  # starts of their own, for the smaller numbers
     n_null: int = 8  # groupless tables to compare with, at most
 
 
 # How hard to look for groups where there are none, and beyond the length of a path.
-QUICK_EFFORT = Effort(patience=2, again=0, n_fresh=0)
+QUICK_EFFORT = Effort(patience=1, again=0, n_fresh=0)
 # Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
 MAX_FRESH = 10
 # A neighbour whose proposal is worse by more than this factor is not followed.
@@ -68,75 +68,80 @@ def solve_path(
     """Solutions with the smallest number of groups, one more, ..., at most ``most``, as long as there is error left.
 
     Upwards, each number of groups is searched from its smaller neighbour and from starts of its own. Then all are
-    searched once more from their larger neighbours, and from whatever neighbour became better, until none does.
-    A path that was found ``before`` is gone on with.
+    searched once more from their larger neighbours, and from whatever neighbour became better, until none does or
+    the work is enough. A path that was found ``before`` is gone on with.
     """
-    solutions = list(before) or [landscape.simplest()]
-    while not landscape.is_exact(solutions[-1]) and most > solutions[-1].K and not is_over():
-        last = solutions[-1]
-        here = landscape.with_K(last.K + 1)
-        start = _best_of(here, here.grown(last, rng), workers)
-        n_fresh = effort.n_fresh if last.K < MAX_FRESH else 0
-        found = _improve(here, moves, start, effort.patience, n_fresh, rng, workers)
-        if found.K <= last.K:  # nothing is left to explain
-            break
-        solutions.append(found)
-    if effort.again and not is_over():
-        _look_again(landscape, moves, solutions, effort.again, rng, workers)
+    climb, solutions = Climb(landscape, moves, effort, rng, workers, is_over), list(before) or [landscape.simplest()]
+    climb.upwards(solutions, most)
+    if effort.again:
+        climb.look_again(solutions)
     return solutions
 
 
-def _improve(
-    here: PathLandscape,
-    moves: Mapping[str, Move],
-    start: Solution,
-    patience: int,
-    n_fresh: int,
-    rng: np.random.Generator,
-    workers: Workers,
-) -> Solution:
-    """The best of a lineage from the start given, and of some with starts of their own."""
-    seeds = [int(seed) for seed in rng.integers(2**31, size=n_fresh + 1)]
-    is_hard = not here.is_tiny  # there it is dear beside the rest
-    lineages = [Lineage(seeds[0], start, is_hard), *(Lineage(seed, is_hard=is_hard) for seed in seeds[1:])]
+@dataclass
+class Climb:
+    """The way along a path, and the work it has taken."""
 
-    def finish(lineage: Lineage) -> None:
-        while not lineage.ended:
-            lineage.advance(here, moves, patience, STRIDE)
+    landscape: PathLandscape
+    moves: Mapping[str, Move]
+    effort: Effort
+    rng: np.random.Generator
+    workers: Workers
+    is_over: Callable[[], bool] = lambda: False
+    work: float = 0.0
 
-    workers.map(finish, lineages)
-    return min((lineage.best for lineage in lineages if lineage.best is not None), key=lambda best: best.value)
+    def upwards(self, solutions: list[Solution], most: int) -> None:
+        """One group more at a time."""
+        while not self.landscape.is_exact(solutions[-1]) and most > solutions[-1].K and not self.is_over():
+            last = solutions[-1]
+            here = self.landscape.with_K(last.K + 1)
+            start = self.best_of(here, here.grown(last, self.rng))
+            n_fresh = self.effort.n_fresh if last.K < MAX_FRESH and self.work < WORK else 0
+            found = self.improve(here, start, self.effort.patience, n_fresh)
+            if found.K <= last.K:  # nothing is left to explain
+                break
+            solutions.append(found)
 
+    def look_again(self, solutions: list[Solution]) -> None:
+        """Every number of groups from its larger neighbour, then from those that have become better since."""
+        news, visits = {(i, i + 1) for i in range(1, len(solutions) - 1)}, 0
+        while news:
+            for i, source in _visits(len(solutions)):
+                if (i, source) not in news:
+                    continue
+                if visits >= MAX_VISITS * len(solutions) or self.work > WORK or self.is_over():
+                    return
+                visits, news = visits + 1, news - {(i, source)}
+                found = self.visit(solutions[i], solutions[source])
+                if is_lower(found, solutions[i]):
+                    solutions[i] = found
+                    news |= {(j, i) for j in (i - 1, i + 1) if 0 < j < len(solutions)}
 
-def _best_of(here: PathLandscape, proposals: list[NDArray], workers: Workers) -> Solution:
-    return min(workers.map(here.polish, proposals), key=lambda solution: solution.value)
+    def visit(self, solution: Solution, source: Solution) -> Solution:
+        """What a neighbour leads to for the number of groups of a solution."""
+        here = self.landscape.with_K(solution.K)
+        found = self.best_of(here, here.shrunk(source) if source.K > solution.K else here.grown(source, self.rng))
+        return self.improve(here, found, self.effort.again) if _is_other(found, solution) else found
 
+    def best_of(self, here: PathLandscape, proposals: list[NDArray]) -> Solution:
+        """The best local optimum that proposals lead to."""
+        found = self.workers.map(here.polish, proposals)
+        self.work += sum(one.passes * here.cost(one.K) for one in found)
+        return min(found, key=lambda solution: solution.value)
 
-def _look_again(
-    landscape: PathLandscape,
-    moves: Mapping[str, Move],
-    solutions: list[Solution],
-    patience: int,
-    rng: np.random.Generator,
-    workers: Workers,
-) -> None:
-    """Every number of groups from its larger neighbour, then from those that have become better since."""
-    news, visits = {(i, i + 1) for i in range(1, len(solutions) - 1)}, 0
-    while news:
-        for i, source in _visits(len(solutions)):
-            if (i, source) not in news:
-                continue
-            if visits >= MAX_VISITS * len(solutions):
-                return
-            visits, news = visits + 1, news - {(i, source)}
-            here = landscape.with_K(solutions[i].K)
-            proposals = here.shrunk(solutions[source]) if source > i else here.grown(solutions[source], rng)
-            found = _best_of(here, proposals, workers)
-            if _is_other(found, solutions[i]):
-                found = _improve(here, moves, found, patience, 0, rng, workers)
-            if is_lower(found, solutions[i]):
-                solutions[i] = found
-                news |= {(j, i) for j in (i - 1, i + 1) if 0 < j < len(solutions)}
+    def improve(self, here: PathLandscape, start: Solution | None, patience: int, n_fresh: int = 0) -> Solution:
+        """The best of a lineage from the start given, and of some with starts of their own."""
+        seeds = [int(seed) for seed in self.rng.integers(2**31, size=n_fresh + 1)]
+        is_hard = not here.is_tiny  # there it is dear beside the rest
+        lineages = [Lineage(seeds[0], start, is_hard), *(Lineage(seed, is_hard=is_hard) for seed in seeds[1:])]
+
+        def finish(lineage: Lineage) -> None:
+            while not lineage.ended:
+                lineage.advance(here, self.moves, patience, STRIDE)
+
+        self.workers.map(finish, lineages)
+        self.work += sum(lineage.work for lineage in lineages)
+        return min((lineage.best for lineage in lineages if lineage.best is not None), key=lambda best: best.value)
 
 
 def _is_other(found: Solution, solution: Solution) -> bool:
@@ -258,12 +263,22 @@ class Finder(NamedTuple):
         """With the ratios of tables without groups, as far as there is a number to be judged by them."""
         if not path.contenders:
             return path
-        finder = self._replace(cap=None, most=max(path.contenders) + 2, effort=QUICK_EFFORT)
+        finder, stretches = self._replace(cap=None, effort=QUICK_EFFORT), _stretches(path.contenders)
         for n in range(self.effort.n_null):
             if 1 <= n <= FEW and _is_clear(path):
                 break
-            path = replace(path, null_ratios=[*path.null_ratios, finder.solve(null(), None).ratios])
+            path = replace(path, null_ratios=[*path.null_ratios, finder.ratios(null(), stretches)])
         return path
+
+    def ratios(self, X: NDArray, stretches: list[tuple[int, int]]) -> dict[int, float]:
+        """Those of a table for some stretches of numbers of groups, without the way there."""
+        landscape, ratios = self.kind.landscape(X, 0.0, None), {}
+        climb = Climb(landscape, self.kind.moves, self.effort, self.rng, self.workers)
+        for first, last in stretches:
+            is_far = first > landscape.simplest().K
+            before = [climb.improve(landscape.with_K(first), None, self.effort.patience)] if is_far else []
+            ratios |= self._replace(most=last).solve(X, None, before).ratios
+        return ratios
 
     def is_steep(self, path: PenaltyPath, null: Callable[[], NDArray]) -> bool:
         """Whether the table differs most from a groupless one at the end of a path that might go on."""
@@ -274,6 +289,17 @@ class Finder(NamedTuple):
             return False
         gaps = np.log(sse / sse[0]) - np.log(path.sse / path.sse[0])
         return bool(gaps[-1] > STEEP and gaps.argmax() >= 0.75 * len(gaps))
+
+
+def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last of the numbers that tell about these: two on either side. Those that touch are one."""
+    stretches: list[tuple[int, int]] = []
+    for K in sorted(numbers):
+        if stretches and K - 3 <= stretches[-1][1]:
+            stretches[-1] = (stretches[-1][0], K + 2)
+        else:
+            stretches.append((K - 2, K + 2))
+    return stretches
 
 
 def _is_clear(path: PenaltyPath) -> bool:

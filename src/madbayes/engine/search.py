@@ -32,8 +32,8 @@ EASY = 6
 CARE = 3
 # With fewer groups than this a lineage has the patience of this many: where there are none, most moves can do nothing.
 FEWEST = 3
-# Operations after which a search ends that nobody has limited otherwise: ten seconds or so.
-WORK = 3e9
+# Operations after which a search ends that nobody has limited otherwise: five seconds or so.
+WORK = 5e9
 # Values that differ by no more than this share are the same.
 SAME = 1e-9
 
@@ -44,6 +44,7 @@ class Solution(NamedTuple):
     groups: NDArray  # labels, or Z
     A: NDArray
     value: float
+    passes: int = 1  # over the rows that it took to find it, about
 
     @property
     def K(self) -> int:
@@ -124,8 +125,8 @@ class Search:
         Or when this many lineages have ended; "auto" is one for every hundred numbers in the table, at least 6
         and at most 40, and 30 where rows are very few.
     max_moves : int, "auto" or None
-        Or when this many moves have been made: never more. "auto" is as many as take three thousand million operations,
-        if a move takes as many as there are rows times groups times columns.
+        Or when this many moves have been made: never more. "auto" is as many as take five thousand million operations,
+        if each of their passes over the table takes as many as there are rows times groups times columns.
 
     Examples
     --------
@@ -162,6 +163,7 @@ class Lineage:
     start: Start | None = None  # where to begin; where the landscape says if there is none
     trace: list[float] = field(default_factory=list)
     moves: int = 0
+    work: float = 0.0  # operations of all moves, about
     seconds: float = 0.0
     idle: int = 0  # moves since the last success
     hardened: bool = False  # whether the stronger polish has been tried since
@@ -211,6 +213,7 @@ class Lineage:
             name, found = "polish_hard", landscape.polish_hard(self.best)
         self.moves, self.idle, self.tried[name] = self.moves + 1, self.idle + 1, self.tried[name] + 1
         if found is not None:
+            self.work += found.passes * landscape.cost(found.K)
             self._keep_if_lower(name, found)
         self.hardened = self.hardened or name == "polish_hard"
         self.final = landscape.is_final(self.best)
@@ -295,7 +298,7 @@ def _has_done_enough(lineages: list[Lineage], landscape: Landscape, options: Sea
     """Whether so much work is done that nobody would wait for more without saying so."""
     if options.max_moves != "auto":
         return False
-    return sum(one.moves * landscape.cost(one.best.K) for one in lineages if one.best is not None) >= WORK
+    return sum(lineage.work for lineage in lineages) >= WORK
 
 
 def _advance(

@@ -237,7 +237,7 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
     iterations and lower ends on average, but the squared error may rise on the way
     is_far : IN, whether products of rows lose the digits that matter
 
-    Returns how many features there are.
+    Returns how many features there are, and the number of iterations.
     """
     iteration, changed, exact, moving = 0, 1, False, momentum > 0.0
     before, last = np.zeros(A.shape), -1
@@ -259,7 +259,7 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
     if moving or changed:
         fit_run(X, weights, Z, A, used, scratch)
         used = drop_dependent(Z, A, used, scratch.independent)
-    return used
+    return used, iteration
 
 
 @compiled(fastmath=REORDER)
