@@ -53,6 +53,7 @@ def test_site_is_built_without_warnings_complete_and_loads_nothing_from_elsewher
     # A link into the code leads to the reference, and one from the README to a page.
     assert "reference/model.html#madbayes.model.priors.CRP.log_prob" in site["equations.html"].links
     assert "paper.html" in site["index.html"].links
+    assert [name for name in site if ":func:<code>" in (tmp_path / name).read_text("utf-8")] == []
     assert "<math" in (tmp_path / "limit.html").read_text("utf-8")
     for name in EXAMPLES:
         assert name in site["gallery.html"].anchors

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "contributing.md": "CONTRIBUTING.md",
 }
 FENCED = re.compile(r"^([ \t]*)```.*?^\1```[ \t]*$", flags=re.MULTILINE | re.DOTALL)
+ROLE = re.compile(r":(?:attr|class|func|meth|mod):<code>~?(?:[\w.]+\.)?(\w+)</code>")
 LINK = re.compile(r"\[([^\[\]]*)\]\(([^()\s]+)\)")
 
 
@@ -72,6 +73,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if uri == "gallery.md":
         markdown += "".join(format_example(example) for example in run_examples())
     return outside_fences(markdown, to_site(uri))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Names in docstrings without the roles that only Sphinx knows."""
+    return ROLE.sub(r"<code>\1</code>", html)
 
 
 def to_site(uri: str) -> Callable[[str], str]:
