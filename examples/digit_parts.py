@@ -28,6 +28,7 @@ def main() -> None:
     total = ((X - X.mean(axis=0)) ** 2).sum()
     print(f"left unexplained by 12 features: {model.sse_ / total:.0%} of the variance")
     print(f"left unexplained by 12 clusters: {clusters.sse_ / total:.0%}")
+    print(f"pictures with the first feature: {model.allocations_[:, 0].mean():.0%}")
     print(f"features in a picture, mean: {model.allocations_.sum(axis=1).mean():.1f}")
 
     parts = model.components_ / np.abs(model.components_).max(axis=1, keepdims=True)
