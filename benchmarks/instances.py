@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from madbayes.datasets import make_bars, make_cambridge, make_dice, make_linear_gaussian, make_mixture
 from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
-from madbayes.engine.feature_search import FeatureLandscape, feature_moves
+from madbayes.engine.feature_moves import feature_moves
+from madbayes.engine.feature_search import FeatureLandscape
 
 HERE = Path(__file__).parent
 BEST_KNOWN: dict[str, dict[str, Any]] = json.loads((HERE / "best_known.json").read_text())

@@ -16,7 +16,8 @@ from sklearn.base import BaseEstimator
 from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares, spectral_bound
 from madbayes.engine.codes import best_codes
-from madbayes.engine.feature_search import FeatureLandscape, feature_moves
+from madbayes.engine.feature_moves import feature_moves
+from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.search import Search, Solution, search
 from madbayes.estimators import validation
 from madbayes.estimators.canonical import canonical_order

@@ -12,13 +12,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from madbayes.engine import feature_search
 from madbayes.engine.blocks import Workers
+from madbayes.engine.feature_moves import feature_moves, leave_out
 from madbayes.engine.feature_search import (
     FeatureLandscape,
     deletion_costs,
     direction_columns,
     explained,
-    feature_moves,
-    leave_out,
+    join_costs,
+    joined,
     row_columns,
 )
 from madbayes.engine.kernels import search as kernel
@@ -461,10 +462,29 @@ def test_neighbours_on_the_path_have_one_feature_more_or_less(X, seed):
         assert_array_equal(Z[:, :-1], solution.groups)
     if solution.K:
         shrunk = landscape.shrunk(solution)
-        assert len(shrunk) == min(3, solution.K)
-        costs = [error_of(X, Z) for Z in shrunk]
+        assert {Z.shape for Z in shrunk} == {(len(X), solution.K - 1)}
+        costs = [error_of(X, Z) for Z in shrunk[: min(3, solution.K)]]
         all_costs = sorted(error_of(X, np.delete(solution.groups, k, axis=1)) for k in range(solution.K))
         assert_allclose(costs, all_costs[:3], rtol=1e-7, atol=1e-9 * landscape.unit * landscape.table.total)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_cost_of_joining_two_features_is_that_with_the_best_new_one(seed):
+    """Where rows are sums of features, and nothing else."""
+    X, Z = linear_gaussian(30, 6, 4, sigma=0.0, seed=seed)
+    weights = np.random.default_rng(seed).uniform(0.5, 3.0, size=len(X))
+    landscape = FeatureLandscape.of(X, 0.0, weights)
+    solution = landscape._descend(Z)
+    costs, A = join_costs(landscape, solution), solution.A
+    for j, k in np.ndindex(4, 4):
+        if j == k:
+            assert np.isinf(costs[j, k])
+            continue
+        either, R = Z[:, j] | Z[:, k], Z[:, [j, k]] @ A[[j, k]]
+        new = np.average(R, axis=0, weights=weights * either)
+        assert_allclose(costs[j, k], weights @ ((R - np.outer(either, new)) ** 2).sum(axis=1))
+        expected = np.delete(np.column_stack([Z[:, :j], either, Z[:, j + 1 :]]), k, axis=1)
+        assert_array_equal(joined(solution, k, np.array([j])), expected)
 
 
 # What is reached

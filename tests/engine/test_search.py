@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.feature_search import FeatureLandscape, feature_moves
+from madbayes.engine.feature_moves import feature_moves
+from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.search import ABREAST, EASY, STRIDE, Lineage, Search, Solution, report, search
-from madbayes.estimators.problem import Budget
+from madbayes.estimators.progress import Budget
 
 
 def at(position, value):
@@ -99,6 +100,9 @@ class Looks:
 
     def interrupt(self):
         self.interrupted = True
+
+    def advance(self, share, lineages):
+        assert share >= 0
 
 
 @given(st.integers(0, 2**16), st.integers(1, 4))

@@ -16,9 +16,10 @@ from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, StepwiseKFe
 from madbayes.datasets import make_linear_gaussian, make_mixture
 from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.covariance_search import covariance_moves
-from madbayes.engine.feature_search import FeatureLandscape, feature_moves
+from madbayes.engine.feature_moves import feature_moves
+from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.search import Search
-from madbayes.estimators.problem import Budget
+from madbayes.estimators.progress import Budget
 from madbayes.model import (
     bp_means_objective,
     capped_bp_means_objective,

@@ -6,7 +6,7 @@ import pytest
 
 from madbayes import BPMeans
 from madbayes.datasets import make_linear_gaussian
-from madbayes.display import new_figure
+from madbayes.display.figures import new_figure
 from madbayes.experiments import parts
 from madbayes.experiments.parts import Experiment, Findings, Folder, Part, data_digest, plain, run
 

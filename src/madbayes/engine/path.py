@@ -226,9 +226,18 @@ class PenaltyPath:
         >>> [axis.get_ylabel() for axis in path.plot().axes]
         ['groups', 'squared error']
         """
-        from madbayes.display import draw_path
+        from madbayes.display import PathDisplay
+        from madbayes.display.figures import new_figure
 
-        return draw_path(self, ax)
+        first, second = new_figure(3, 8).subplots(1, 2) if ax is None else ax
+        PathDisplay(self).plot(second, kind="sse")
+        return PathDisplay(self).plot(first).figure_
+
+    def _repr_html_(self) -> str:
+        """The answer in words, and the numbers behind it as a table."""
+        from madbayes.display.table import path_table
+
+        return path_table(self)
 
     def for_k(self, K: int) -> Any:
         """The solution with K groups."""

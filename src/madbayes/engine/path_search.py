@@ -1,6 +1,7 @@
 """Best solutions for one number of groups after the other, each from its neighbours and from a start of its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
 from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
-from madbayes.engine.feature_search import FeatureLandscape, feature_moves
+from madbayes.engine.feature_moves import feature_moves
+from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.null import groupless
 from madbayes.engine.path import SPREADS, PenaltyPath
 from madbayes.engine.search import SAME, STRIDE, WORK, Landscape, Lineage, Move, Solution, is_lower
@@ -33,6 +35,23 @@ class PathLandscape(Landscape, Protocol):
 
     def is_exact(self, solution: Solution) -> bool:
         """Whether there is nothing left to explain."""
+
+
+class Watch:
+    """Looks on while a path is found. This one does nothing."""
+
+    def is_over(self) -> bool:
+        """Whether to end with what is there."""
+        return False
+
+    @contextmanager
+    def table(self, most: int) -> Iterator[Callable[[], bool]]:
+        """A table of which up to so many numbers of groups are looked at; yields what is asked before each."""
+        yield self.is_over
+
+    def interrupt(self, n_found: int) -> None:
+        """Raise the KeyboardInterrupt that is handled again, or keep the solutions found."""
+        raise
 
 
 class Effort(NamedTuple):
@@ -64,17 +83,24 @@ def solve_path(
     workers: Workers,
     before: Sequence[Solution] = (),
     is_over: Callable[[], bool] = lambda: False,
+    interrupt: Callable[[int], None] | None = None,
 ) -> list[Solution]:
     """Solutions with the smallest number of groups, one more, ..., at most ``most``, as long as there is error left.
 
     Upwards, each number of groups is searched from its smaller neighbour and from starts of its own. Then all are
     searched once more from their larger neighbours, and from whatever neighbour became better, until none does or
-    the work is enough. A path that was found ``before`` is gone on with.
+    the work is enough. A path that was found ``before`` is gone on with. On KeyboardInterrupt, ``interrupt`` is called
+    with the number of solutions: it raises again, or they are kept.
     """
     climb, solutions = Climb(landscape, moves, effort, rng, workers, is_over), list(before) or [landscape.simplest()]
-    climb.upwards(solutions, most)
-    if effort.again:
-        climb.look_again(solutions)
+    try:
+        climb.upwards(solutions, most)
+        if effort.again:
+            climb.look_again(solutions)
+    except KeyboardInterrupt:
+        if interrupt is None:
+            raise
+        interrupt(len(solutions))
     return solutions
 
 
@@ -201,6 +227,7 @@ def find_path(
     effort: Effort,
     rng: np.random.Generator,
     workers: Workers,
+    watch: Watch = Watch(),  # noqa: B008 - it has no state
 ) -> PenaltyPath:
     """The path of a table, compared with tables without groups; tiny groups are set aside first.
 
@@ -209,7 +236,7 @@ def find_path(
     Groups of less than ``min_weight`` are tiny; a row of the user's weighs ``row_weight``.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
-    finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, workers)
+    finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, workers, watch)
     rows, path = finder.without_tiny_groups(X, weights, min_weight)
     n_rows = max(1, min(NULL_ROWS, round(float(weights[rows].sum()) / row_weight)))
 
@@ -217,9 +244,12 @@ def find_path(
         return groupless(X[rows], weights[rows], rng, n_rows)
 
     path = finder.compare(path, null) if effort.n_null else path
-    while effort.n_null and not _stands_out(path) and finder.is_steep(path, null):
+    while effort.n_null and not watch.is_over() and not _stands_out(path) and finder.is_steep(path, null):
         finder = finder._replace(most=2 * finder.most, effort=QUICK_EFFORT._replace(n_null=effort.n_null))
-        path = finder.compare(finder.solve(X[rows], weights[rows], path.solutions), null)
+        longer = finder.solve(X[rows], weights[rows], path.solutions)
+        if watch.is_over():
+            break
+        path = finder.compare(longer, null)
         if finder.most >= MAX_LONGER * limit:
             break
     return replace(path, n_outliers=round(float(weights[~rows].sum()) / row_weight))
@@ -234,13 +264,17 @@ class Finder(NamedTuple):
     effort: Effort
     rng: np.random.Generator
     workers: Workers
+    watch: Watch
 
     def solve(self, X: NDArray, weights: Weights, before: Sequence[Solution] = ()) -> PenaltyPath:
         """The path of a table, up to the cap; what is beyond it only limits intervals."""
-        solutions = solve_path(
-            self.kind.landscape(X, 0.0, weights), self.kind.moves, min(self.most, self.kind.most(*X.shape)),
-            effort=self.effort, rng=self.rng, workers=self.workers, before=before,
-        )  # fmt: skip
+        most = min(self.most, self.kind.most(*X.shape))
+        with self.watch.table(most) as is_over:
+            solutions = solve_path(
+                self.kind.landscape(X, 0.0, weights), self.kind.moves, most,
+                effort=self.effort, rng=self.rng, workers=self.workers, before=before,
+                is_over=is_over, interrupt=self.watch.interrupt,
+            )  # fmt: skip
         within = [solution for solution in solutions if self.cap is None or self.cap >= solution.K]
         numbers, losses = (np.array(part) for part in zip(*((one.K, one.value) for one in within), strict=True))
         return PenaltyPath(numbers, losses, within, beyond=[one.value for one in solutions[len(within) :]])
@@ -254,9 +288,12 @@ class Finder(NamedTuple):
             tiny = np.flatnonzero(rows)[_rows_of_tiny_groups(path.for_k(path.best), weights[rows], min_weight)]
             left = rows.copy()
             left[tiny] = False
-            if not len(tiny) or weights[~left].sum() > MAX_OUTLIERS * weights.sum():
+            if self.watch.is_over() or not len(tiny) or weights[~left].sum() > MAX_OUTLIERS * weights.sum():
                 break
-            rows, path = left, self.solve(X[left], weights[left])
+            fewer = self.solve(X[left], weights[left])
+            if self.watch.is_over():  # the path of all rows is there, this one may not be
+                break
+            rows, path = left, fewer
         return rows, path
 
     def compare(self, path: PenaltyPath, null: Callable[[], NDArray]) -> PenaltyPath:
@@ -265,14 +302,16 @@ class Finder(NamedTuple):
             return path
         finder, stretches = self._replace(cap=None, effort=QUICK_EFFORT), _stretches(path.contenders)
         for n in range(self.effort.n_null):
-            if 1 <= n <= FEW and _is_clear(path):
+            if self.watch.is_over() or (1 <= n <= FEW and _is_clear(path)):
                 break
-            path = replace(path, null_ratios=[*path.null_ratios, finder.ratios(null(), stretches)])
+            ratios = finder.ratios(null(), stretches)
+            if not self.watch.is_over():  # else it is not the whole table's
+                path = replace(path, null_ratios=[*path.null_ratios, ratios])
         return path
 
     def ratios(self, X: NDArray, stretches: list[tuple[int, int]]) -> dict[int, float]:
         """Those of a table for some stretches of numbers of groups, without the way there."""
-        landscape, ratios = self.kind.landscape(X, 0.0, None), {}
+        landscape, ratios = self.kind.landscape(X, 0.0, None), dict[int, float]()
         climb = Climb(landscape, self.kind.moves, self.effort, self.rng, self.workers)
         for first, last in stretches:
             is_far = first > landscape.simplest().K
@@ -295,7 +334,7 @@ def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """First and last of the numbers that tell about these: two on either side. Those that touch are one."""
     stretches: list[tuple[int, int]] = []
     for K in sorted(numbers):
-        if stretches and K - 3 <= stretches[-1][1]:
+        if stretches and stretches[-1][1] >= K - 3:
             stretches[-1] = (stretches[-1][0], K + 2)
         else:
             stretches.append((K - 2, K + 2))

@@ -70,6 +70,9 @@ class Budget(Protocol):
     def interrupt(self) -> None:
         """Stop at the next opportunity, or raise again where there is nothing to keep."""
 
+    def advance(self, share: float, lineages: "list[Lineage]") -> None:
+        """Hear that such a share of what may be done is done, and what there is."""
+
 
 class Landscape(Protocol):
     """A table and its objective."""
@@ -255,9 +258,11 @@ def search(
             budget.n_runs = sum(lineage.best is not None for lineage in lineages)
             budget.interrupt()
         begun = [lineage for lineage in lineages if lineage.best is not None]
+        share = _share_done(begun, landscape, options)
         if budget is not None:
             budget.n_runs = len(begun)
-        if _is_decided(begun, landscape, options) or (budget is not None and budget.is_spent()):
+            budget.advance(share, begun)
+        if share >= 1 or (budget is not None and budget.is_spent()):
             return sorted(begun, key=lambda lineage: lineage.value)
 
 
@@ -294,13 +299,6 @@ def _moves_left(lineages: list[Lineage], options: Search) -> float:
     return options.max_moves - sum(lineage.moves for lineage in lineages)
 
 
-def _has_done_enough(lineages: list[Lineage], landscape: Landscape, options: Search) -> bool:
-    """Whether so much work is done that nobody would wait for more without saying so."""
-    if options.max_moves != "auto":
-        return False
-    return sum(lineage.work for lineage in lineages) >= WORK
-
-
 def _advance(
     lineages: list[Lineage],
     landscape: Landscape,
@@ -327,16 +325,17 @@ def _advance(
         allowed -= len(active)
 
 
-def _is_decided(lineages: list[Lineage], landscape: Landscape, options: Search) -> bool:
-    """Whether enough lineages agree, nothing can be lower, or the budget is spent."""
+def _share_done(lineages: list[Lineage], landscape: Landscape, options: Search) -> float:
+    """1 or more where enough lineages agree, nothing can be lower, or the budget is spent; before, how near that is."""
     ended, best = [lineage for lineage in lineages if lineage.ended], min(lineage.value for lineage in lineages)
     agreeing = sum(lineage.value <= best + SAME * abs(best) for lineage in ended)
-    return (
-        agreeing >= options.agreement * (CARE if landscape.is_tiny else 1)
-        or any(lineage.final for lineage in ended)
-        or len(ended) >= _allowed(landscape, options)
-        or _moves_left(lineages, options) <= 0
-        or _has_done_enough(lineages, landscape, options)
+    moves = sum(lineage.moves for lineage in lineages)
+    return max(
+        agreeing / (options.agreement * (CARE if landscape.is_tiny else 1)),
+        float(any(lineage.final for lineage in ended)),
+        len(ended) / _allowed(landscape, options),
+        1.0 if _moves_left(lineages, options) <= 0 else moves / (moves + _moves_left(lineages, options)),
+        sum(lineage.work for lineage in lineages) / WORK if options.max_moves == "auto" else 0.0,
     )
 
 

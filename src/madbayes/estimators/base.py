@@ -3,6 +3,7 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from madbayes.estimators.problem import (
     row_weight,
     tiny_group,
 )
+from madbayes.estimators.progress import Budget, CallbackSupportMixin, PathWatch, Progress, with_callbacks
 from madbayes.estimators.searching import Searching
 from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
 from madbayes.paper.result import RELATIVE_GAIN
@@ -37,9 +39,10 @@ CHEAP = 10**8
 PATH_LENGTH, PATH_ROWS = 16, 500
 
 
-class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Check, choose the penalty, search, settle, store."""
 
+    @with_callbacks
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the groups of X.
 
@@ -62,21 +65,48 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             problem = self._problem(table, sample_weight, workers)
             likelihood = self._likelihood(problem)
             one_group = self._one_group_loss(problem, likelihood)
+            progress = self._begin(choice, problem, X=X, y=y, sample_weight=sample_weight)
             path = None
             if choice.value is not None:
                 penalty = choice.value
             elif choice.share is not None:
                 penalty = choice.share * one_group
             else:
-                path = self._path(problem, likelihood)
+                path = self._path(problem, likelihood, progress)
                 penalty = path.suggest()
-            found = self._search(problem, likelihood, penalty, path)
             objective = Objective(likelihood, self._prior(), penalty)
+
+            def attributes(A: Any) -> dict[str, Any]:
+                return self._attributes(table, problem, objective, A, one_group)
+
+            budget = Budget(self.time_limit, progress, attributes)
+            found = self._search(problem, likelihood, penalty, path, budget)
             state = self._settle_in_order(problem, objective, found.A)
             self._store(table, problem, objective, state, one_group)
             self._store_gap(problem, objective)
         self._store_search(found, path, state)
+        progress.end({})
         return self
+
+    def _begin(self, choice: validation.PenaltyChoice, problem: Problem, **data: Any) -> Progress:
+        """Tell callbacks that the fit begins, and of how many parts it is made."""
+        is_auto = choice.value is None and choice.share is None
+        is_sampled = self.search != "paper" and len(problem.X) > self._search_rows
+        context = self._init_callback_context(max_subtasks=1 + is_auto + is_sampled)
+        weights = data.pop("sample_weight")
+        metadata = None if weights is None else {"sample_weight": weights}
+        return Progress(context, self.verbose, estimator=self, metadata=metadata, **data)
+
+    def _attributes(
+        self, table: NDArray, problem: Problem, objective: Objective, A: Any, one_group: float
+    ) -> dict[str, Any]:
+        """What the model would know, had it been fitted with these groups; for callbacks that ask."""
+        other = copy(self)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are for the groups that are kept
+            state = other._settle_in_order(problem, objective, A)
+        other._store(table, problem, objective, state, one_group)
+        return dict(vars(other))
 
     @abstractmethod
     def _check_parameters(self) -> validation.PenaltyChoice:
@@ -94,23 +124,26 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _prior(self) -> Prior:
         """Where the price of a group comes from."""
 
-    def _path(self, problem: Problem, likelihood: Likelihood) -> PenaltyPath:
+    def _path(self, problem: Problem, likelihood: Likelihood, progress: Progress) -> PenaltyPath:
         """Solutions for increasing numbers of groups, on a sample of the rows."""
         sample = problem.sample(PATH_ROWS)
         table = sample.canonical()
-        path = find_path(
-            self._kind_of(likelihood),
-            table.X,
-            table.sample_weight,
-            cap=self._cap(),
-            limit=PATH_LENGTH + 1,  # one more to judge the last
-            min_weight=tiny_group(sample),
-            row_weight=row_weight(sample),
-            effort=Effort(),
-            rng=np.random.default_rng(problem.seeds(1)[0]),
-            workers=problem.workers,
-        )
-        warn_of_weak_evidence(path, stacklevel=4)
+        with progress.part("path", None):
+            path = find_path(
+                self._kind_of(likelihood),
+                table.X,
+                table.sample_weight,
+                cap=self._cap(),
+                limit=PATH_LENGTH + 1,  # one more to judge the last
+                min_weight=tiny_group(sample),
+                row_weight=row_weight(sample),
+                effort=Effort(),
+                rng=np.random.default_rng(problem.seeds(1)[0]),
+                workers=problem.workers,
+                watch=PathWatch(progress),
+            )
+        if not progress.stopped:
+            warn_of_weak_evidence(path, stacklevel=5)
         return path
 
     @abstractmethod
@@ -249,11 +282,11 @@ class GroupEstimator(Searching, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self.path_ = path
         elif hasattr(self, "path_"):
             del self.path_
-        if not found.converged:
+        if not found.converged and "stopped" not in found.info:
             warnings.warn(
                 f"max_iter={self.max_iter} iterations were not enough to converge; the best so far is kept",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _check_new(self, X: ArrayLike) -> NDArray:

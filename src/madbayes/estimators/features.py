@@ -26,7 +26,8 @@ from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
 from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.canonical import told_by_the_fewer
-from madbayes.estimators.problem import Budget, Found, Problem, State, as_float64
+from madbayes.estimators.problem import Found, Problem, State, as_float64
+from madbayes.estimators.progress import Budget, Steps
 from madbayes.estimators.searching import AUTO_RESTARTS
 from madbayes.model import IBP, BetaBernoulli, Gaussian, Likelihood, Objective, Prior
 from madbayes.paper import Result, Run
@@ -515,27 +516,35 @@ objective_trace_, n_iter_, converged_, runs_, search_info_, path_
         return validation.check_penalty(self.penalty)
 
     def _search_paper(
-        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget
     ) -> Found:
         """Restarts for each K, and from what is given beside them, judged by the BP-means objective."""
+        with budget.progress.steps("search", None, "run") as steps:
+            return self._search_steps(problem, penalty, path, budget, steps)
+
+    def _search_steps(
+        self, problem: Problem, penalty: float, path: PenaltyPath | None, budget: Budget, steps: Steps
+    ) -> Found:
         runs: list[Run] = []
-        budget = Budget(self.time_limit)
+        budget.begin()
 
         def restarts(K: int, seeds: Sequence[Any]) -> list[Result]:
             if K == 0:
                 return self._run_k_features(problem, 0, seeds)
-            results, some = self._restarts(seeds, lambda part: self._run_k_features(problem, K, part), problem, budget)
+            results, some = self._restarts(
+                seeds, lambda part: self._run_k_features(problem, K, part), problem, budget, steps
+            )
             runs.extend(run._replace(value=run.value + run.K * penalty) for run in some)
             return results
 
-        steps = k_features_path(
+        solutions = k_features_path(
             restarts,
             n_init=AUTO_RESTARTS if isinstance(self.n_init, str) else self.n_init,
             max_components=self._cap(),
             seed=problem.seeds(1)[0],
             negligible=problem.weights.sum() * rounding_error(problem.X),
         )
-        best = stepwise(steps, penalty)
+        best = stepwise(solutions, penalty)
         starts = [seed for seed, given in (("init", problem.init), ("path", path)) if given is not None]
 
         def run(seeds: Sequence[Any]) -> list[Result]:
@@ -544,5 +553,5 @@ objective_trace_, n_iter_, converged_, runs_, search_info_, path_
             results = [k_features(problem.X, len(A), [(Z, A)], max_iter=self.max_iter, **options)[0] for Z, A in some]
             return [with_penalty(result, penalty) for result in results]
 
-        started, more = self._restarts(starts, run, problem, budget)
+        started, more = self._restarts(starts, run, problem, budget, steps)
         return self._found([best, *started], runs + more)

@@ -1,8 +1,6 @@
-"""The table as algorithms see it, what they may spend on it, and what they find."""
+"""The table as algorithms see it, and what they find."""
 
-import warnings
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,25 +72,6 @@ def tiny_group(problem: Problem) -> float:
 def row_weight(problem: Problem) -> float:
     """What counts as one row: the lightest, so that a row may weigh as much as several others."""
     return float(problem.weights.min())
-
-
-class Budget:
-    """How long restarts may go on: until the time is over or the user interrupts, but never without a result."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self.start, self.seconds, self.n_runs, self.interrupted = perf_counter(), seconds, 0, False
-
-    def is_spent(self) -> bool:
-        """Whether no further restart may begin."""
-        over = self.seconds is not None and perf_counter() - self.start > self.seconds
-        return self.interrupted or (over and self.n_runs > 0)
-
-    def interrupt(self) -> None:
-        """Stop with what is there; to be called while a KeyboardInterrupt is handled."""
-        if not self.n_runs:
-            raise
-        self.interrupted = True
-        warnings.warn(f"interrupted: keeping the best of {self.n_runs} finished restarts", UserWarning, stacklevel=5)
 
 
 class Found(NamedTuple):

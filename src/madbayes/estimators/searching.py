@@ -1,7 +1,8 @@
 """How estimators look for the lowest objective."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.path_search import Kind
 from madbayes.engine.search import Lineage, Search, report, search
-from madbayes.estimators.problem import Budget, Found, Problem
+from madbayes.estimators.problem import Found, Problem
+from madbayes.estimators.progress import STEPS, Budget, Steps
 from madbayes.model import Likelihood
 from madbayes.paper import Run
 
@@ -30,30 +32,38 @@ class Searching:
     verbose: int
     _search_rows: int  # at most so many are searched
 
-    def _search(self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None) -> Found:
+    def _search(
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget
+    ) -> Found:
         """The lowest objective that can be had."""
         look = self._search_paper if self.search == "paper" else self._search_best
-        return look(problem, likelihood, penalty, path)
+        found = look(problem, likelihood, penalty, path, budget)
+        if budget.progress.stopped:
+            found.info["stopped"] = budget.progress.stopped
+        return found
 
-    def _search_best(self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None) -> Found:
+    def _search_best(
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget
+    ) -> Found:
         """Iterated local search, on a sample of many rows; then the paper's algorithm on all of them."""
         sample, options = problem.sample(self._search_rows).canonical(), self._options(problem)
-        budget = Budget(self.time_limit)
+        budget.begin()
         kind = self._kind_of(likelihood)
         landscape = kind.landscape(sample.X, penalty, sample.sample_weight, **self._limits(problem, sample, penalty))
         starts = [self._init_groups(sample, likelihood)] if problem.init is not None else []
         starts += [] if path is None else [self._groups_near(sample, likelihood, path.for_k(path.best).A)]
-        lineages = search(
-            landscape,
-            kind.moves if options.moves is None else options.moves,
-            options,
-            iter(lambda: problem.seeds(1)[0], None),
-            problem.workers,
-            given=[landscape.polish(start) for start in starts],
-            budget=budget,
-        )
+        with self._told(budget, landscape):
+            lineages = search(
+                landscape,
+                kind.moves if options.moves is None else options.moves,
+                options,
+                iter(lambda: problem.seeds(1)[0], None),
+                problem.workers,
+                given=[landscape.polish(start) for start in starts],
+                budget=budget,
+            )
         best, runs = lineages[0], [run_of(lineage) for lineage in lineages]
-        self._report(runs)
+        self._report([run_of(lineage) for lineage in lineages if not lineage.ended])
         info = {"search": "best", "rows": len(sample.X), **report(lineages)}
         assert best.best is not None
         A = landscape.parameters(best.best)
@@ -61,9 +71,30 @@ class Searching:
             return Found(A, best.trace, best.moves, True, runs, info)
         # What is best on a sample need not be better than the user's start on all rows.
         starts = [self._start_at(problem, A)] + ([] if problem.init is None else [problem.init])
-        descents = (self._descend_from(problem, likelihood, penalty, start) for start in starts)
+        try:
+            with budget.progress.part("all rows"):
+                descents = [self._descend_from(problem, likelihood, penalty, start) for start in starts]
+        except KeyboardInterrupt:
+            budget.interrupt()
+            return Found(A, best.trace, best.moves, False, runs, info)
         run = min(descents, key=lambda run: run.value)
         return Found(run.A, list(run.trace), run.iterations, run.converged, runs, info)
+
+    @contextmanager
+    def _told(self, budget: Budget, landscape: Any) -> Iterator[None]:
+        """While this lasts, callbacks hear of the steps of a search, and the end of a lineage is printed."""
+        printed: set[int] = set()
+
+        def tell(share: float, lineages: list[Lineage]) -> None:
+            new = [lineage for lineage in lineages if lineage.ended and id(lineage) not in printed]
+            printed.update(id(lineage) for lineage in new)
+            self._report([run_of(lineage) for lineage in new])
+            best = min(lineages, key=lambda lineage: lineage.value).best
+            steps.reach(share, lambda: budget.attributes(landscape.parameters(best)))
+
+        with budget.progress.steps("search", STEPS, "step") as steps:
+            budget.watch = tell
+            yield
 
     def _options(self, problem: Problem) -> Search:
         """What the user asks of the search."""
@@ -105,7 +136,7 @@ class Searching:
         """The run of the paper's algorithm that begins there."""
 
     def _search_paper(
-        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None
+        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget
     ) -> Found:
         """The best of the restarts of the paper's algorithm."""
         seeds: list[Any] = [self._first_seed(problem, penalty)]
@@ -115,12 +146,11 @@ class Searching:
         if path is not None:
             seeds.insert(0, "path")
         seeds += problem.seeds(n_init - 1)
-        results, runs = self._restarts(
-            seeds,
-            lambda some: self._run(problem, likelihood, penalty, path, some),
-            problem,
-            Budget(self.time_limit),
-        )
+        budget.begin()
+        with budget.progress.steps("search", len(seeds), "run") as steps:
+            results, runs = self._restarts(
+                seeds, lambda some: self._run(problem, likelihood, penalty, path, some), problem, budget, steps
+            )
         return self._found(results, runs)
 
     def _found(self, results: Sequence[Any], runs: list[Run]) -> Found:
@@ -143,7 +173,12 @@ class Searching:
         """How many restarts are run together."""
 
     def _restarts(
-        self, seeds: Sequence[Any], run: Callable[[Sequence[Any]], list[Any]], problem: Problem, budget: Budget
+        self,
+        seeds: Sequence[Any],
+        run: Callable[[Sequence[Any]], list[Any]],
+        problem: Problem,
+        budget: Budget,
+        steps: Steps,
     ) -> tuple[list[Any], list[Run]]:
         """Run the seeds, many at a time on a small table; report them, and stop early when it must be."""
         results: list[Any] = []
@@ -163,6 +198,9 @@ class Searching:
             seconds = (perf_counter() - began) / len(some)
             runs += [Run(s, r.K, r.value, r.iterations, seconds) for s, r in zip(seeds[i:], some, strict=False)]
             self._report(runs[-len(some) :])
+            best = min(results, key=lambda result: result.value)
+            for _ in some:
+                steps.end(lambda best=best: budget.attributes(best.A))  # type: ignore[misc]
         return results, runs
 
     def _report(self, runs: list[Run]) -> None:

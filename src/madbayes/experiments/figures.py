@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.display import count_lines, new_figure
+from madbayes.display.figures import new_figure
+from madbayes.display.images import count_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

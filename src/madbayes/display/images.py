@@ -1,8 +1,6 @@
-"""Pictures of what was found, drawn with matplotlib.
+"""Images side by side, and rows beside what a model makes of them.
 
-Every ``plot_`` function returns a :class:`matplotlib.figure.Figure` with no window behind it: save it with
-``savefig``, or let a notebook show it. Images come flattened, one in each row, and ``shape`` is (height, width), or
-(height, width, 3) for colour.
+Images come flattened, one in each row, and ``shape`` is (height, width), or (height, width, 3) for colour.
 """
 
 from collections.abc import Sequence
@@ -11,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from madbayes.display.figures import new_figure
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
-    from madbayes.engine.path import PenaltyPath
-
 Shape = tuple[int, ...]
-INCHES = 1.3  # the size of one image and its title
 
 
 class FeatureModel(Protocol):
@@ -32,37 +29,32 @@ class FeatureModel(Protocol):
         """The rows with these features."""
 
 
-def new_figure(n_lines: int, n_columns: int) -> "Figure":
-    """Make an empty figure with room for lines of images."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError('Pictures need matplotlib: pip install "madbayes[plot]"') from error
-    return Figure(figsize=(INCHES * n_columns, INCHES * n_lines), layout="constrained")
-
-
 def count_lines(n_images: int, n_columns: int) -> int:
     """How many lines the images fill; an empty one when there are none."""
     return max(1, -(-n_images // n_columns))
 
 
-def draw_images(figure: "FigureBase", images: NDArray, shape: Shape, titles: Sequence[str], n_columns: int) -> None:
-    """Draw images in lines of n_columns, all on one grey scale."""
+def draw_images(axes: NDArray[np.object_], images: NDArray, shape: Shape, titles: Sequence[str]) -> None:
+    """Draw images on axes, all on one grey scale; the last axes may stay empty."""
     low, high = (images.min(), images.max()) if images.size else (0, 1)
-    axes = figure.subplots(count_lines(len(images), n_columns), n_columns, squeeze=False).ravel()
-    for axis in axes:
+    for axis in axes.ravel():
         axis.set_axis_off()
-    for axis, image in zip(axes, images, strict=False):  # the last line may have room to spare
+    for axis, image in zip(axes.ravel(), images, strict=False):
         axis.imshow(image.reshape(shape), cmap="gray_r", vmin=low, vmax=high)
-    for axis, title in zip(axes, titles, strict=False):
+    for axis, title in zip(axes.ravel(), titles, strict=False):
         axis.set_title(title, fontsize="small")
+
+
+def grid(figure: "FigureBase", n_images: int, n_columns: int) -> NDArray[np.object_]:
+    """Axes for so many images in lines of n_columns."""
+    return figure.subplots(count_lines(n_images, n_columns), n_columns, squeeze=False)
 
 
 def draw_reconstruction(figure: "FigureBase", rows: NDArray, model: FeatureModel, shape: Shape) -> None:
     """Draw the rows in one line, and below them what the model makes of them."""
     rebuilt = np.asarray(model.inverse_transform(model.transform(rows)))
     titles = [f"row {n}" for n in range(len(rows))] + ["rebuilt"] * len(rows)
-    draw_images(figure, np.vstack([rows, rebuilt]), shape, titles, len(rows))
+    draw_images(grid(figure, 2 * len(rows), len(rows)), np.vstack([rows, rebuilt]), shape, titles)
 
 
 def plot_images(images: ArrayLike, shape: Shape, titles: Sequence[str] = (), *, n_columns: int = 8) -> "Figure":
@@ -93,7 +85,7 @@ def plot_images(images: ArrayLike, shape: Shape, titles: Sequence[str] = (), *, 
     """
     images = np.asarray(images)
     figure = new_figure(count_lines(len(images), n_columns), n_columns)
-    draw_images(figure, images, shape, titles, n_columns)
+    draw_images(grid(figure, len(images), n_columns), images, shape, titles)
     return figure
 
 
@@ -163,35 +155,6 @@ def plot_model(X: ArrayLike, model: FeatureModel, shape: Shape, n_rows: int = 8)
     n_lines = count_lines(len(A), len(rows))
     figure = new_figure(n_lines + 2, len(rows))
     (above,), (below,) = figure.subfigures(2, 1, squeeze=False, height_ratios=[n_lines, 2])
-    draw_images(above, A, shape, [f"feature {k}" for k in range(len(A))], len(rows))
+    draw_images(grid(above, len(A), len(rows)), A, shape, [f"feature {k}" for k in range(len(A))])
     draw_reconstruction(below, rows, model, shape)
     return figure
-
-
-def draw_path(path: "PenaltyPath", axes: Any = None) -> "Figure":
-    """Draw the number of groups over the penalty, and the squared error over the number of groups.
-
-    Parameters
-    ----------
-    path : PenaltyPath
-        What to draw.
-    axes : pair of matplotlib axes, optional
-        Where to; side by side in a new figure if not given.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
-    if axes is None:
-        axes = new_figure(3, 7).subplots(1, 2)
-    numbers, errors = axes
-    for K, (lo, hi) in path.intervals.items():
-        left = lo or (hi / 10 if np.isfinite(hi) else 1.0)  # ends that do not exist are drawn a decade away
-        numbers.plot(
-            [left, hi if np.isfinite(hi) else 10 * left], [K, K], color="C1" if path.best == K else "C0", linewidth=3
-        )
-    numbers.set(xscale="log", xlabel="penalty", ylabel="groups")
-    errors.plot(path.n_components, path.sse, "o-")
-    errors.plot([path.best], [path.sse[path.best - path.n_components[0]]], "o", color="C1")
-    errors.set(xlabel="groups", ylabel="squared error")
-    return numbers.figure
