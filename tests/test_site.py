@@ -11,6 +11,7 @@ import pytest
 from matplotlib import image
 
 import madbayes.datasets
+import madbayes.display
 import madbayes.model
 import madbayes.paper
 
@@ -74,6 +75,7 @@ def test_there_are_examples():
 def public_names():
     """Everything that is meant for users: as ``madbayes.name``, or by the module where it stands."""
     yield from (f"madbayes.{name}" for name in madbayes.__all__)
+    yield from (f"madbayes.display.{name}" for name in madbayes.display.__all__)
     for package in (madbayes.model, madbayes.paper, madbayes.datasets):
         yield from (f"{getattr(package, name).__module__}.{name}" for name in package.__all__)
 
