@@ -30,12 +30,14 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint test-oldest test-oldest-sklearn test-bounds bench equations clean
+.PHONY: help demo test lint docs outputs test-oldest test-oldest-sklearn test-bounds bench equations clean
 
 help:
 	@echo "make demo         from made-up customers and dice to two reports, in demo/"
-	@echo "make test         ruff, mypy, and the tests with their coverage"
+	@echo "make test         ruff, mypy, and the tests with their coverage; they build the documentation, too"
 	@echo "make lint         ruff and mypy only"
+	@echo "make docs         build the documentation into build/site, warnings being errors"
+	@echo "make outputs      write what the code of the pages prints into the pages"
 	@echo "make test-oldest  the tests on the oldest supported dependencies (OLDEST_PYTHON=python3.11)"
 	@echo "make test-oldest-sklearn  of these only what depends on scikit-learn: estimators without its callbacks (some minutes)"
 	@echo "make test-bounds  the engine's tests with every index into an array checked (slow)"
@@ -58,6 +60,15 @@ lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff format --check .
 	@echo "Checking types with mypy"
 	@$(BIN)/mypy
+
+docs: $(VENV)/.installed-docs
+	@echo "Building the documentation"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The documentation is in build/site: open build/site/index.html"
+
+outputs: $(VENV)/.installed-docs
+	@echo "Running the code of the pages"
+	@$(BIN)/python tools/pages.py
 
 test-oldest: $(OLDEST_VENV)/.installed-oldest
 	@echo "Running the tests on the oldest supported dependencies"
