@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 OLDEST := "numpy==1.26.*" "scipy==1.11.*" "scikit-learn==1.6.*" "numba==0.59.*" "matplotlib==3.8.*" "pandas==2.1.*" "polars==1.0.*" \
 	"pyparsing==3.1.*" "pyarrow==15.*" "typer==0.16.*" "click==8.2.*"
 # What depends on the version of scikit-learn: 1.6 has no callbacks.
-SKLEARN_TESTS := tests/estimators/test_callbacks.py tests/estimators/test_common.py tests/estimators/test_scikit_learn.py tests/display
+SKLEARN_TESTS := tests/estimators/test_callbacks.py tests/estimators/test_scikit_learn.py tests/display
 # What madbayes is measured against, each in an environment of its own; pdc-dp-means needs an old scikit-learn.
 PDC := pdc-dp-means==0.0.8 scikit-learn==1.2.2 numpy==1.24.4
 HDBSCAN := hdbscan==0.8.44

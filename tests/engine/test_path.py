@@ -273,7 +273,7 @@ def test_the_picture_shows_intervals_and_errors():
     assert drawn == {1: (45.0, 450.0), 3: (1.0, 45.0), 4: (0.1, 1.0)}
     assert numbers.get_xscale() == "log"
     assert list(errors.lines[0].get_ydata()) == [100.0, 60.0, 10.0, 9.0]
-    assert list(errors.lines[1].get_xdata()) == [3]
+    assert [text.get_text() for text in errors.get_legend().get_texts()] == ["best: 3"]
 
 
 def test_the_picture_of_a_path_of_one():
