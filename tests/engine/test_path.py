@@ -199,7 +199,7 @@ def test_the_groupless_ratio_is_the_one_that_was_compared(losses, null_ratios):
 
 
 def test_many_groupless_tables_tell_mean_and_spread():
-    """Normal logarithms with mean .5 and standard deviation .2, a number on its own: e^(.5 + 3 x .2)."""
+    """Normal logarithms with mean .5 and standard deviation .2, a number on its own."""
     rng = np.random.default_rng(0)
     null_ratios = [{K: float(np.exp(rng.normal(0.5, 0.2))) for K in (4, 5, 6)} for _ in range(2000)]
     path = path_of([100.0, 60.0, 10.0, 9.0], null_ratios=null_ratios)
@@ -214,6 +214,15 @@ def test_a_number_is_compared_with_the_same_number():
     assert path_of(losses, null_ratios=[{3: wide}] * 9).best == 1
     path = path_of(losses, null_ratios=[{2: wide, 3: narrow, 5: wide}] * 9)
     assert (path.best, path.candidates) == (3, [3])
+
+
+def test_groups_must_explain_at_least_as_much_as_in_groupless_tables():
+    """Three groups leave a tenth of the squared error."""
+    losses = [100.0, 60.0, 10.0, 9.0]
+    assert path_of(losses, null_shares=[{3: 0.11}, {3: 0.12}]).candidates == [3]
+    assert path_of(losses, null_shares=[{3: 0.08}, {3: 0.09}]).candidates == []
+    assert path_of(losses, null_shares=[{3: 0.05}, {3: 0.25}]).candidates == [3]  # 0.112 on a logarithmic scale
+    assert path_of(losses, null_shares=[{4: 0.01}]).candidates == [3]
 
 
 def test_more_is_asked_of_a_number_that_is_not_the_widest():

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, find_path, solve_path
+from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, _stretches, find_path, solve_path
 from madbayes.engine.search import Search, search
 from madbayes.model import bp_means_objective, dp_means_objective
 from madbayes.model.priors import one_hot
@@ -264,6 +264,26 @@ def test_null_ratios_are_for_numbers_that_could_be_chosen(kind):
     for ratios in path.null_ratios:
         assert all(K >= 2 and ratio >= 1 for K, ratio in ratios.items())
     assert path.null_ratio == path.threshold(max(path.ratios, key=lambda K: path.ratios[K]))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([5], [(3, 7)]), ([2], [(0, 4)]), ([9, 3], [(1, 5), (7, 11)]), ([3, 8], [(1, 10)]), ([3, 4], [(1, 6)]), ([], [])],
+)
+def test_groupless_tables_are_looked_at_around_the_numbers_in_question(numbers, expected):
+    assert _stretches(numbers) == expected
+
+
+@by_kind
+def test_null_shares_are_those_left_of_groupless_tables(kind):
+    """They fall with the number of groups, and real groups leave less."""
+    X = blobs(4, 160, 3, 12) if kind == "clusters" else linear_gaussian(160, 12, 4)
+    path = find(kind, X)
+    assert path.best == 4
+    for shares in path.null_shares:
+        assert set(shares) >= {2, 3, 4, 5, 6}
+        assert all(shares[K + 1] < shares[K] for K in range(2, 6))
+        assert shares[4] > path.sse[4 - path.n_components[0]] / path.sse[0]
 
 
 @by_kind

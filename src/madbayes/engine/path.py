@@ -15,7 +15,7 @@ from madbayes.paper.features import with_penalty
 # Below this ratio of the ends of its interval, a number of groups is no better founded than in pure noise.
 WEAK_RATIO = 1.25
 # A plausible interval is wider than those of groupless tables by so many of their standard deviations, in logarithms.
-SPREADS = 3.0
+SPREADS = 2.5
 # Up to so many the evidence is called weak, and is none for a number whose interval is not the widest.
 WEAK_SPREADS = 4.5
 # What that standard deviation is before any groupless table was seen, and how many tables that counts for.
@@ -45,6 +45,8 @@ class PenaltyPath:
         The solutions themselves.
     null_ratios : list of dict of int to float, optional
         The ratios of tables without groups, one dictionary for each table.
+    null_shares : list of dict of int to float, optional
+        What share of the squared error of the smallest number of groups is left in those tables.
     beyond : sequence of float
         Squared errors for the numbers after the last, which may not be chosen but tell how good the last ones are.
     n_outliers : int
@@ -65,6 +67,7 @@ class PenaltyPath:
     losses: NDArray[np.float64]
     solutions: list[Any]
     null_ratios: Sequence[Mapping[int, float]] = ()
+    null_shares: Sequence[Mapping[int, float]] = ()
     beyond: Sequence[float] = ()
     n_outliers: int = 0
 
@@ -104,11 +107,18 @@ class PenaltyPath:
     def candidates(self) -> list[int]:
         """Numbers of groups whose interval is wider than groupless tables make it, the widest first.
 
-        More is asked of others than of the widest, for there are many of them.
+        More is asked of others than of the widest, for there are many of them. None may leave more of the squared error
+        than groupless tables do.
         """
         spreads = (SPREADS if i == 0 else WEAK_SPREADS for i in range(len(self.contenders)))
         pairs = zip(self.contenders, spreads, strict=True)
-        return [K for K, least in pairs if self.ratios[K] >= self.threshold(K, least)]
+        return [K for K, least in pairs if self.ratios[K] >= self.threshold(K, least) and self._explains(K)]
+
+    def _explains(self, K: int) -> bool:
+        """Whether K groups explain at least as much as in groupless tables, as far as is known."""
+        shares = [null[K] for null in self.null_shares if K in null]
+        left = self.sse[K - self.n_components[0]] / self.sse[0]
+        return not shares or left <= 0 or float(np.log(shares).mean()) >= np.log(left)
 
     @property
     def is_weak(self) -> bool:

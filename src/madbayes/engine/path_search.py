@@ -238,18 +238,19 @@ def find_path(
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, workers, watch)
     rows, path = finder.without_tiny_groups(X, weights, min_weight)
-    n_rows = max(1, min(NULL_ROWS, round(float(weights[rows].sum()) / row_weight)))
+    n_whole = float(weights[rows].sum()) / row_weight
+    n_rows = max(1, min(NULL_ROWS, round(n_whole)))
 
     def null() -> NDArray:
         return groupless(X[rows], weights[rows], rng, n_rows)
 
-    path = finder.compare(path, null) if effort.n_null else path
+    path = finder.compare(path, null, n_whole) if effort.n_null else path
     while effort.n_null and not watch.is_over() and not _stands_out(path) and finder.is_steep(path, null):
         finder = finder._replace(most=2 * finder.most, effort=QUICK_EFFORT._replace(n_null=effort.n_null))
         longer = finder.solve(X[rows], weights[rows], path.solutions)
         if watch.is_over():
             break
-        path = finder.compare(longer, null)
+        path = finder.compare(longer, null, n_whole)
         if finder.most >= MAX_LONGER * limit:
             break
     return replace(path, n_outliers=round(float(weights[~rows].sum()) / row_weight))
@@ -296,7 +297,7 @@ class Finder(NamedTuple):
             rows, path = left, fewer
         return rows, path
 
-    def compare(self, path: PenaltyPath, null: Callable[[], NDArray]) -> PenaltyPath:
+    def compare(self, path: PenaltyPath, null: Callable[[], NDArray], n_rows: float) -> PenaltyPath:
         """With the ratios of tables without groups, as far as there is a number to be judged by them."""
         if not path.contenders:
             return path
@@ -304,20 +305,29 @@ class Finder(NamedTuple):
         for n in range(self.effort.n_null):
             if self.watch.is_over() or (1 <= n <= FEW and _is_clear(path)):
                 break
-            ratios = finder.ratios(null(), stretches)
+            ratios, shares = finder.ratios_and_shares(null(), stretches, n_rows)
             if not self.watch.is_over():  # else it is not the whole table's
-                path = replace(path, null_ratios=[*path.null_ratios, ratios])
+                path = replace(path, null_ratios=[*path.null_ratios, ratios], null_shares=[*path.null_shares, shares])
         return path
 
-    def ratios(self, X: NDArray, stretches: list[tuple[int, int]]) -> dict[int, float]:
-        """Those of a table for some stretches of numbers of groups, without the way there."""
-        landscape, ratios = self.kind.landscape(X, 0.0, None), dict[int, float]()
-        climb = Climb(landscape, self.kind.moves, self.effort, self.rng, self.workers)
+    def ratios_and_shares(
+        self, X: NDArray, stretches: list[tuple[int, int]], n_rows: float
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """Those of a table for some stretches of numbers of groups, without the way there.
+
+        Shares of the squared error are what they would be with so many rows: K groups take K rows' worth of it.
+        """
+        landscape = self.kind.landscape(X, 0.0, None)
+        climb, simplest = Climb(landscape, self.kind.moves, self.effort, self.rng, self.workers), landscape.simplest()
+        ratios, shares = dict[int, float](), dict[int, float]()
         for first, last in stretches:
-            is_far = first > landscape.simplest().K
-            before = [climb.improve(landscape.with_K(first), None, self.effort.patience)] if is_far else []
-            ratios |= self._replace(most=last).solve(X, None, before).ratios
-        return ratios
+            before = [climb.improve(landscape.with_K(first), None, self.effort.patience)] if first > simplest.K else []
+            path = self._replace(most=last).solve(X, None, before)
+            ratios |= path.ratios
+            for K, sse in zip(path.n_components.tolist(), path.sse, strict=True):
+                if min(len(X), n_rows) > K and min(sse, simplest.value) > 0:
+                    shares[K] = float(sse / simplest.value) * (1 - K / n_rows) / (1 - K / len(X))
+        return ratios, shares
 
     def is_steep(self, path: PenaltyPath, null: Callable[[], NDArray]) -> bool:
         """Whether the table differs most from a groupless one at the end of a path that might go on."""
