@@ -115,10 +115,12 @@ class PenaltyPath:
         return [K for K, least in pairs if self.ratios[K] >= self.threshold(K, least) and self._explains(K)]
 
     def _explains(self, K: int) -> bool:
-        """Whether K groups explain at least as much as in groupless tables, as far as is known."""
-        shares = [null[K] for null in self.null_shares if K in null]
+        """Whether K groups explain as much as in groupless tables, up to the error of the mean of these."""
+        shares = np.log([null[K] for null in self.null_shares if K in null])
         left = self.sse[K - self.n_components[0]] / self.sse[0]
-        return not shares or left <= 0 or float(np.log(shares).mean()) >= np.log(left)
+        if not len(shares) or left <= 0:
+            return True
+        return bool(np.log(left) <= shares.mean() + shares.std() / np.sqrt(len(shares)))
 
     @property
     def is_weak(self) -> bool:

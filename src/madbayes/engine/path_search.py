@@ -63,8 +63,9 @@ class Effort(NamedTuple):
     n_null: int = 8  # groupless tables to compare with, at most
 
 
-# How hard to look for groups where there are none, and beyond the length of a path.
+# How hard to look beyond the length of a path, and for groups where there are none: where that matters, with care.
 QUICK_EFFORT = Effort(patience=1, again=0, n_fresh=0)
+CAREFUL_EFFORT = Effort(patience=3, again=0, n_fresh=0)
 # Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
 MAX_FRESH = 10
 # A neighbour whose proposal is worse by more than this factor is not followed.
@@ -298,17 +299,28 @@ class Finder(NamedTuple):
         return rows, path
 
     def compare(self, path: PenaltyPath, null: Callable[[], NDArray], n_rows: float) -> PenaltyPath:
-        """With the ratios of tables without groups, as far as there is a number to be judged by them."""
+        """With the ratios of tables without groups, as far as there is a number to be judged by them.
+
+        Where one table that is looked at quickly does not settle it, some are looked at with care in its place.
+        """
         if not path.contenders:
             return path
-        finder, stretches = self._replace(cap=None, effort=QUICK_EFFORT), _stretches(path.contenders)
+        first = self.compare_once(path, null(), n_rows, QUICK_EFFORT)
+        if _is_clear(first):
+            return first
         for n in range(self.effort.n_null):
             if self.watch.is_over() or (1 <= n <= FEW and _is_clear(path)):
                 break
-            ratios, shares = finder.ratios_and_shares(null(), stretches, n_rows)
-            if not self.watch.is_over():  # else it is not the whole table's
-                path = replace(path, null_ratios=[*path.null_ratios, ratios], null_shares=[*path.null_shares, shares])
+            path = self.compare_once(path, null(), n_rows, CAREFUL_EFFORT)
         return path
+
+    def compare_once(self, path: PenaltyPath, X: NDArray, n_rows: float, effort: Effort) -> PenaltyPath:
+        """With the ratios of one table more."""
+        finder = self._replace(cap=None, effort=effort)
+        ratios, shares = finder.ratios_and_shares(X, _stretches(path.contenders), n_rows)
+        if self.watch.is_over():  # it is not the whole table's
+            return path
+        return replace(path, null_ratios=[*path.null_ratios, ratios], null_shares=[*path.null_shares, shares])
 
     def ratios_and_shares(
         self, X: NDArray, stretches: list[tuple[int, int]], n_rows: float
