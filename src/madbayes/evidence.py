@@ -43,10 +43,9 @@ def _given(model: GroupEstimator) -> list[str]:
     words = f"The penalty was given: one more {one} costs {number(model.penalty_)}"
     if np.isfinite(model.penalty_share_) and not hasattr(model, "covariances_"):
         words += f", which is {_share(model.penalty_share_)} of the squared error about the mean"
-    sentences = [f"{words}."]
     if cap is not None and cap == K:
-        sentences.append(f"There may be more: {cap} {many} are the most that were allowed.")
-    return sentences
+        return [f"At most {counted(cap, one)} were asked for; there may be more."]
+    return [f"{words}."]
 
 
 def _share(share: float) -> str:
