@@ -85,7 +85,7 @@ class TestFeatures:
         shown = [axis.images[0].get_array().data for axis in display.axes_.ravel() if axis.images]
         assert_array_equal(shown, model.components_.reshape(-1, 8, 8))
         titles = [axis.get_title() for axis in display.axes_.ravel() if axis.images]
-        assert titles == [f"feature {k}" for k in range(model.n_components_)]
+        assert titles == [f"group {k}" for k in range(model.n_components_)]
 
     def test_bars_are_the_distances_of_describe(self, clusters):
         display = FeatureDisplay.from_estimator(clusters)
@@ -149,7 +149,7 @@ class TestAllocations:
     def test_clusters_are_bands_as_high_as_their_rows(self, clusters, table, has_margins):
         display = AllocationDisplay.from_estimator(clusters, table if has_margins else None)
         labels = [label.get_text() for label in display.ax_.get_yticklabels()]
-        assert labels == ["cluster 0 (20)", "cluster 1 (15)", "cluster 2 (10)"]
+        assert labels == ["group 0 (20)", "group 1 (15)", "group 2 (10)"]
         assert len(display.ax_.collections) == 3
         assert bool(display.ax_.get_xlabel()) == has_margins
         for band, (low, high) in zip(display.ax_.collections, [(0, 20), (20, 35), (35, 45)], strict=True):

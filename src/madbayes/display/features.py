@@ -46,7 +46,7 @@ class FeatureDisplay(Display):
     >>> X = np.array([[3.0, 0.0], [0.0, 5.0], [3.0, 5.0], [3.0, 5.0]])
     >>> display = FeatureDisplay.from_estimator(BPMeans(penalty=1.0, random_state=0).fit(X))
     >>> [axis.get_title() for axis in display.axes_.ravel()]
-    ['feature 0', 'feature 1']
+    ['group 0', 'group 1']
     """
 
     def __init__(
