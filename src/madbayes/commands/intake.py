@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from madbayes.commands.console import Talk, data, log
 from madbayes.commands.options import Settings, names_of
 from madbayes.commands.results import ids_of
-from madbayes.estimators.path import DOMINANT
+from madbayes.estimators.problem import DOMINANT
 from madbayes.tables import Decision, Recipe, Table, read_table
 
 SHOWN = 8

@@ -51,6 +51,8 @@ class PenaltyPath:
         Squared errors for the numbers after the last, which may not be chosen but tell how good the last ones are.
     n_outliers : int
         Rows in groups too small to count, which were set aside before.
+    outliers : sequence of int
+        Which rows these are, each of several equal ones once.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class PenaltyPath:
     null_shares: Sequence[Mapping[int, float]] = ()
     beyond: Sequence[float] = ()
     n_outliers: int = 0
+    outliers: Sequence[int] = ()
 
     @property
     def sse(self) -> NDArray[np.float64]:
@@ -221,6 +224,7 @@ class PenaltyPath:
             "null_ratio": _plain(self.null_ratio),
             "candidates": self.candidates,
             "n_outliers": self.n_outliers,
+            "outliers": list(self.outliers),
             "words": str(self),
         }
 

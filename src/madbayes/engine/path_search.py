@@ -262,7 +262,8 @@ def find_path(
         path = finder.compare(longer, null, n_whole)
         if finder.most >= MAX_LONGER * limit:
             break
-    return replace(path, n_outliers=round(float(weights[~rows].sum()) / row_weight))
+    n_outliers = round(float(weights[~rows].sum()) / row_weight)
+    return replace(path, n_outliers=n_outliers, outliers=np.flatnonzero(~rows).tolist())
 
 
 class Finder(NamedTuple):

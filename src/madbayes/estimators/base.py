@@ -26,15 +26,17 @@ from madbayes.estimators.problem import (
     State,
     as_float64,
     each,
+    in_the_users_rows,
     means_of,
     quantile,
     row_weight,
     tiny_group,
+    warn_of_scales,
 )
 from madbayes.estimators.progress import Budget, CallbackSupportMixin, PathWatch, Progress, with_callbacks
 from madbayes.estimators.searching import Searching
 from madbayes.io import save
-from madbayes.model import Likelihood, MeansCovariances, Objective, Prior
+from madbayes.model import Gaussian, Likelihood, MeansCovariances, Objective, Prior
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
 
 # Singular values, and with them optimality_gap_, are had for tables of so many operations.
@@ -132,6 +134,8 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
 
     def _path(self, problem: Problem, likelihood: Likelihood, progress: Progress) -> PenaltyPath:
         """Solutions for increasing numbers of groups, on a sample of the rows."""
+        if isinstance(likelihood, Gaussian):  # others learn the scales
+            warn_of_scales(problem, stacklevel=5)
         sample = problem.sample(PATH_ROWS)
         table = sample.canonical()
         with progress.part("path", None):
@@ -148,6 +152,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
                 workers=problem.workers,
                 watch=PathWatch(progress),
             )
+        path = in_the_users_rows(path, table)
         if not progress.stopped:
             warn_of_weak_evidence(path, stacklevel=5)
         return path

@@ -1,21 +1,17 @@
 """Which penalties each number of groups is best for."""
 
-import warnings
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning, warn_of_weak_evidence
+from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, find_path
 from madbayes.estimators import validation
 from madbayes.estimators.base import PATH_LENGTH
-from madbayes.estimators.problem import Problem, row_weight, tiny_group
+from madbayes.estimators.problem import Problem, in_the_users_rows, row_weight, tiny_group, warn_of_scales
 
 KINDS = {"clusters": CLUSTERS, "features": FEATURES}
-# A column with more than this share of the variance decides the groups alone.
-DOMINANT = 0.9
 
 
 def penalty_path(
@@ -88,7 +84,7 @@ def penalty_path(
     random = validation.check_random(random_state)
     with Workers(n_jobs) as workers:
         whole = Problem(rows[counted], None if weights is None else weights[counted], counted, random, workers)
-        warn_of_scales(whole)
+        warn_of_scales(whole, stacklevel=2)
         sample = whole.sample(max_rows)
         table = sample.canonical()
         path = find_path(
@@ -103,14 +99,6 @@ def penalty_path(
             rng=np.random.default_rng(whole.seeds(1)[0]),
             workers=workers,
         )
+    path = in_the_users_rows(path, table)
     warn_of_weak_evidence(path)
     return path
-
-
-def warn_of_scales(problem: Problem) -> None:
-    """Say so when one column has nearly all of the variance."""
-    variances: NDArray = problem.moments()[1]
-    share = variances.max() / variances.sum() if variances.sum() > 0 else 0.0
-    if len(variances) > 1 and share > DOMINANT:
-        words = f"column {int(variances.argmax())} has {share:.0%} of the variance of the table and decides the groups"
-        warnings.warn(f"{words} almost alone: are the columns on comparable scales?", WeakEvidenceWarning, stacklevel=3)

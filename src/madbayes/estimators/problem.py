@@ -1,6 +1,8 @@
 """The table as algorithms see it, and what they find."""
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -8,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning
 from madbayes.model import MeansCovariances
 from madbayes.model.likelihoods import Weights
 from madbayes.paper import Run
+
+# A column with more than this share of the variance decides the groups alone.
+DOMINANT = 0.9
 
 
 class Problem(NamedTuple):
@@ -62,6 +68,26 @@ class Problem(NamedTuple):
             X=self.X[rows],
             sample_weight=None if alone else weights,
             rows=rows if self.rows is None else self.rows[rows],
+        )
+
+
+def in_the_users_rows(path: PenaltyPath, table: Problem) -> PenaltyPath:
+    """A path of the rows of a table that is canonical, with the user's numbers for its outliers."""
+    assert table.rows is not None
+    rows = np.flatnonzero(table.counted)[table.rows[np.array(path.outliers, dtype=np.intp)]]
+    return replace(path, outliers=np.sort(rows).tolist())
+
+
+def warn_of_scales(problem: Problem, stacklevel: int) -> None:
+    """Say so when one column has nearly all of the variance."""
+    variances: NDArray = problem.moments()[1]
+    share = variances.max() / variances.sum() if variances.sum() > 0 else 0.0
+    if len(variances) > 1 and share > DOMINANT:
+        words = f"column {int(variances.argmax())} has {share:.0%} of the variance of the table and decides the groups"
+        warnings.warn(
+            f"{words} almost alone: are the columns on comparable scales?",
+            WeakEvidenceWarning,
+            stacklevel=stacklevel + 1,
         )
 
 

@@ -17,13 +17,14 @@ MESSAGE = "madbayes is compiling code for this machine. It does so once; afterwa
 
 
 def compiled(**options: Any) -> Callable:
-    """Numba's njit, cached on disk where that is possible."""
+    """Numba's njit, cached on disk where that is possible, without a wrapper for callers in C."""
+    options |= {"nogil": True, "no_cfunc_wrapper": True}
 
     def decorate(function: Callable) -> Callable:
         try:
-            return njit(nogil=True, cache=True, no_cfunc_wrapper=True, **options)(function)
+            return njit(cache=True, **options)(function)
         except RuntimeError:  # no folder to write the cache to: compile anew in each process
-            return njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+            return njit(**options)(function)
 
     return decorate
 
