@@ -20,11 +20,11 @@ from madbayes.estimators.describing import (
     extreme_rows,
     group_words,
     notable,
-    percent,
     top_columns,
 )
 from madbayes.estimators.problem import means_of
-from madbayes.evidence import SHOWN, counted, evidence, kind_of, listed, stability_words
+from madbayes.evidence import SHOWN, evidence, kind_of, stability_words
+from madbayes.words import counted, listed, percent
 
 # Unusual rows that a printed answer names one by one, at most.
 UNUSUAL_SHOWN = 5

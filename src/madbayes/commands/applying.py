@@ -12,10 +12,11 @@ from madbayes.commands.errors import one_line
 from madbayes.commands.fitting import stem_of
 from madbayes.commands.intake import take_again
 from madbayes.commands.results import Fitted, open_model
-from madbayes.estimators.describing import group_words, percent, top_columns
-from madbayes.experiments.parts import plain
+from madbayes.estimators.describing import group_words, top_columns
 from madbayes.explain import units_of
+from madbayes.files import plain
 from madbayes.io import metadata
+from madbayes.words import exact_percent, percent
 
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A folder that fit has written, or its model.madbayes.")
@@ -91,7 +92,9 @@ def info(model: ModelArgument, as_json: options.JsonOption = False) -> None:
     typer.echo(
         f"{facts['groups_found']} {facts['kind']} of {facts['rows']} rows, made by madbayes {facts['file']['madbayes']}"
     )
-    typer.echo(f"penalty {facts['penalty']:.6g} ({facts['penalty_share']:.2%} of the squared error of one group)")
+    typer.echo(
+        f"penalty {facts['penalty']:.6g} ({exact_percent(facts['penalty_share'])} of the squared error of one group)"
+    )
     if facts["path"]:
         typer.echo(facts["path"])
     typer.echo("\nGroups:")

@@ -1,12 +1,9 @@
 """``madbayes fit`` and ``madbayes path``: from a table to groups and their number."""
 
 import json
-import platform
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,9 +23,10 @@ from madbayes.commands.results import Fitted
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
-from madbayes.experiments.parts import plain
 from madbayes.explain import Explanation, explain
+from madbayes.files import plain
 from madbayes.report import write_report
+from madbayes.versions import versions
 
 # Rows that refits look at, at most.
 REFIT_ROWS = 2000
@@ -38,7 +36,6 @@ NO_GROUPS = (
     "No number of groups stands out. Look at columns that matter (--columns), tame long tails (--scale robust), or ask "
     "for so many groups all the same (--groups 5)."
 )
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow")
 
 OutOption = Annotated[
     Path | None,
@@ -358,15 +355,6 @@ def run_values(
         "began": began.isoformat(timespec="seconds"),
         "timings": dict(talk.timings),
     }
-
-
-def versions() -> dict[str, str]:
-    """Of what computed the result."""
-    found = {"python": platform.python_version(), "madbayes": madbayes.__version__, "platform": sys.platform}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 def path_values(found: PenaltyPath, settings: Settings) -> dict[str, Any]:

@@ -20,8 +20,7 @@ from sklearn.pipeline import Pipeline
 import madbayes
 from madbayes.commands.errors import PlaceError, UsageError
 from madbayes.estimators.base import GroupEstimator
-from madbayes.experiments.parts import plain
-from madbayes.files import write_whole
+from madbayes.files import plain, write_whole
 from madbayes.tables import Recipe
 
 MODEL, ASSIGNMENTS, COMPONENTS = "model.madbayes", "assignments.parquet", "components.parquet"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import madbayes
 from madbayes.experiments.page import Section, render
-from madbayes.files import write_whole
+from madbayes.files import plain, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -159,17 +159,6 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
         return found if {"experiment", "files", "parts"} <= set(found) else None
     except (OSError, ValueError, TypeError):
         return None
-
-
-def plain(value: Any) -> Any:
-    """Values that JSON can hold; numbers that are not finite become None."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 @cache

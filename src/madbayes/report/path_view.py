@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes.engine.path import PenaltyPath
-from madbayes.estimators.describing import notable, number, percent, top_columns
+from madbayes.estimators.describing import notable, top_columns
 from madbayes.report.charts import Axis, axis_of
 from madbayes.report.subject import Subject
+from madbayes.words import number, percent
 
 # Groups shown for one number of them, columns named for each, and pixels of a picture, at most.
 GROUPS, COLUMNS, PIXELS = 12, 3, 32

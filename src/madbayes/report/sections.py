@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.comparison import STABLE, Stability
-from madbayes.estimators.describing import ColumnFact, deviations, notable, number, percent
+from madbayes.estimators.describing import ColumnFact, notable
 from madbayes.explain import GroupFacts, RowFact
 from madbayes.report.charts import Histogram, histogram_of
 from madbayes.report.subject import Subject
+from madbayes.words import deviations, number, percent, spaced
 
 # Shown at most: groups in the gallery, in a table of pairs; rows as examples, as unusual; columns in words, of a row,
 # of the table, and of its unusual rows.
@@ -54,7 +55,7 @@ def gallery(subject: Subject) -> list[Card]:
     return [
         Card(
             group,
-            f"{group.size:,}".replace(",", " "),
+            spaced(group.size),
             percent(group.share),
             None if group.stability is None else group.stability >= STABLE,
             subject.drawn(values[group.group], group.share, LARGE),
