@@ -85,7 +85,7 @@ class TestFeatures:
         shown = [axis.images[0].get_array().data for axis in display.axes_.ravel() if axis.images]
         assert_array_equal(shown, model.components_.reshape(-1, 8, 8))
         titles = [axis.get_title() for axis in display.axes_.ravel() if axis.images]
-        assert titles == [f"feature {k}" for k in range(model.n_components_)]
+        assert titles == model.group_names_ == [f"group {k}" for k in range(model.n_components_)]
 
     def test_bars_are_the_distances_of_describe(self, clusters):
         display = FeatureDisplay.from_estimator(clusters)
@@ -96,6 +96,14 @@ class TestFeatures:
         first = display.axes_[0, 0]
         assert [label.get_text() for label in first.get_yticklabels()] == ["height", "<b>width"]
         assert first.get_xlabel() == "standard deviations"
+
+    def test_all_categories_of_a_column_have_their_bars(self):
+        X = pd.DataFrame(np.eye(3).repeat([3, 2, 1], axis=0), columns=["colour=red", "colour=blue", "colour=green"])
+        model = DPMeans(penalty=0, max_clusters=3).fit(X)
+        display = FeatureDisplay.from_estimator(model)
+        shares = np.array([3, 2, 1]) / 6
+        expected = (np.eye(3) - shares) / np.sqrt(shares * (1 - shares))
+        assert_allclose(display.components, expected)
 
     def test_names_of_groups_are_those_the_user_gave(self, table):
         model = DPMeans(random_state=0).fit(table)
@@ -149,7 +157,7 @@ class TestAllocations:
     def test_clusters_are_bands_as_high_as_their_rows(self, clusters, table, has_margins):
         display = AllocationDisplay.from_estimator(clusters, table if has_margins else None)
         labels = [label.get_text() for label in display.ax_.get_yticklabels()]
-        assert labels == ["cluster 0 (20)", "cluster 1 (15)", "cluster 2 (10)"]
+        assert labels == ["group 0 (20)", "group 1 (15)", "group 2 (10)"]
         assert len(display.ax_.collections) == 3
         assert bool(display.ax_.get_xlabel()) == has_margins
         for band, (low, high) in zip(display.ax_.collections, [(0, 20), (20, 35), (35, 45)], strict=True):

@@ -68,8 +68,8 @@ class Display:
 
 
 def group_names(estimator: Any, word: str, K: int) -> list[str]:
-    """The names the user has given to groups, or their numbers."""
-    return list(getattr(estimator, "group_names_", [f"{word} {k}" for k in range(K)]))
+    """The names of the groups of our models, which the user may have given; numbers where a model has none."""
+    return check_names(getattr(estimator, "group_names_", None), K, word)
 
 
 def check_names(names: Sequence[str] | None, K: int, word: str) -> list[str]:
