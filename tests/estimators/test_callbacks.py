@@ -279,7 +279,7 @@ def interrupt_at(monkeypatch, place, name, call):
 
 @pytest.mark.parametrize("estimator", [DPMeans, BPMeans])
 def test_an_interrupt_on_the_path_chooses_among_what_was_looked_at(estimator, search, blobs, monkeypatch):
-    interrupt_at(monkeypatch, path_search, "_improve", 6)
+    interrupt_at(monkeypatch, path_search.Climb, "improve", 6)
     model = estimator(search=search, random_state=0)
     with pytest.warns(UserWarning, match="interrupted: the number of groups is chosen"):
         model.fit(blobs[0])
@@ -291,9 +291,9 @@ def test_an_interrupt_on_the_path_chooses_among_what_was_looked_at(estimator, se
 
 def test_an_interrupt_in_a_groupless_table_keeps_the_path(blobs, monkeypatch):
     with monkeypatch.context() as patch:
-        calls = interrupt_at(patch, path_search, "_improve", None)
+        calls = interrupt_at(patch, path_search.Climb, "improve", None)
         whole = DPMeans(random_state=0).fit(blobs[0])
-    interrupt_at(monkeypatch, path_search, "_improve", len(calls))  # groupless tables come last
+    interrupt_at(monkeypatch, path_search.Climb, "improve", len(calls))  # groupless tables come last
     with pytest.warns(UserWarning, match="interrupted: the number of groups is chosen"):
         model = DPMeans(random_state=0).fit(blobs[0])
     assert_array_equal(model.path_.sse, whole.path_.sse)
@@ -302,7 +302,7 @@ def test_an_interrupt_in_a_groupless_table_keeps_the_path(blobs, monkeypatch):
 
 
 def test_an_interrupt_at_the_beginning_of_the_path_is_an_interrupt(blobs, monkeypatch):
-    interrupt_at(monkeypatch, path_search, "_improve", 1)
+    interrupt_at(monkeypatch, path_search.Climb, "improve", 1)
     model = DPMeans(random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(blobs[0])
