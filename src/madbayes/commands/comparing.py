@@ -35,7 +35,7 @@ class Assigned:
         """Which row has which group."""
         if self.kind == "clusters":
             return (self.table["label"].to_numpy()[rows, None] == np.arange(len(self.names))).astype(np.uint8)
-        return self.table[self.names].to_numpy()[rows].astype(np.uint8)
+        return self.table[results.group_columns(self.names)].to_numpy()[rows].astype(np.uint8)
 
 
 @dataclass(frozen=True)
