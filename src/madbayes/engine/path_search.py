@@ -83,26 +83,29 @@ def solve_path(
     rng: np.random.Generator,
     workers: Workers,
     before: Sequence[Solution] = (),
+    first: int = 0,
     is_over: Callable[[], bool] = lambda: False,
     interrupt: Callable[[int], None] | None = None,
 ) -> list[Solution]:
     """Solutions with the smallest number of groups, one more, ..., at most ``most``, as long as there is error left.
+
+    With ``first`` groups in place of the smallest number, if that is more.
 
     Upwards, each number of groups is searched from its smaller neighbour and from starts of its own. Then all are
     searched once more from their larger neighbours, and from whatever neighbour became better, until none does or
     the work is enough. A path that was found ``before`` is gone on with. On KeyboardInterrupt, ``interrupt`` is called
     with the number of solutions: it raises again, or they are kept.
     """
-    climb, solutions = Climb(landscape, moves, effort, rng, workers, is_over), list(before) or [landscape.simplest()]
+    climb, solutions = Climb(landscape, moves, effort, rng, workers, is_over), list(before)
     try:
-        climb.upwards(solutions, most)
+        climb.upwards(solutions, first, most)
         if effort.again:
             climb.look_again(solutions)
     except KeyboardInterrupt:
         if interrupt is None:
             raise
         interrupt(len(solutions))
-    return solutions
+    return solutions or [landscape.simplest()]
 
 
 @dataclass
@@ -117,8 +120,13 @@ class Climb:
     is_over: Callable[[], bool] = lambda: False
     work: float = 0.0
 
-    def upwards(self, solutions: list[Solution], most: int) -> None:
+    def upwards(self, solutions: list[Solution], first: int, most: int) -> None:
         """One group more at a time."""
+        simplest = self.landscape.simplest()
+        if not solutions and first > simplest.K:
+            solutions.append(self.improve(self.landscape.with_K(first), None, self.effort.patience))
+        elif not solutions:
+            solutions.append(simplest)
         while not self.landscape.is_exact(solutions[-1]) and most > solutions[-1].K and not self.is_over():
             last = solutions[-1]
             here = self.landscape.with_K(last.K + 1)
@@ -268,13 +276,13 @@ class Finder(NamedTuple):
     workers: Workers
     watch: Watch
 
-    def solve(self, X: NDArray, weights: Weights, before: Sequence[Solution] = ()) -> PenaltyPath:
+    def solve(self, X: NDArray, weights: Weights, before: Sequence[Solution] = (), first: int = 0) -> PenaltyPath:
         """The path of a table, up to the cap; what is beyond it only limits intervals."""
         most = min(self.most, self.kind.most(*X.shape))
         with self.watch.table(most) as is_over:
             solutions = solve_path(
                 self.kind.landscape(X, 0.0, weights), self.kind.moves, most,
-                effort=self.effort, rng=self.rng, workers=self.workers, before=before,
+                effort=self.effort, rng=self.rng, workers=self.workers, before=before, first=first,
                 is_over=is_over, interrupt=self.watch.interrupt,
             )  # fmt: skip
         within = [solution for solution in solutions if self.cap is None or self.cap >= solution.K]
@@ -329,16 +337,14 @@ class Finder(NamedTuple):
 
         Shares of the squared error are what they would be with so many rows: K groups take K rows' worth of it.
         """
-        landscape = self.kind.landscape(X, 0.0, None)
-        climb, simplest = Climb(landscape, self.kind.moves, self.effort, self.rng, self.workers), landscape.simplest()
+        whole = self.kind.landscape(X, 0.0, None).simplest().value
         ratios, shares = dict[int, float](), dict[int, float]()
         for first, last in stretches:
-            before = [climb.improve(landscape.with_K(first), None, self.effort.patience)] if first > simplest.K else []
-            path = self._replace(most=last).solve(X, None, before)
+            path = self._replace(most=last).solve(X, None, first=first)
             ratios |= path.ratios
             for K, sse in zip(path.n_components.tolist(), path.sse, strict=True):
-                if min(len(X), n_rows) > K and min(sse, simplest.value) > 0:
-                    shares[K] = float(sse / simplest.value) * (1 - K / n_rows) / (1 - K / len(X))
+                if min(len(X), n_rows) > K and min(sse, whole) > 0:
+                    shares[K] = float(sse / whole) * (1 - K / n_rows) / (1 - K / len(X))
         return ratios, shares
 
     def is_steep(self, path: PenaltyPath, null: Callable[[], NDArray]) -> bool:
