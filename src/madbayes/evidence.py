@@ -7,7 +7,7 @@ import numpy as np
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import GroupEstimator
-from madbayes.words import counted, exact_percent, listed, number, percent
+from madbayes.words import counted, exact_percent, number, percent
 
 # Groups that a sentence names one by one, at most.
 SHOWN = 20
@@ -105,15 +105,4 @@ def stability_words(model: GroupEstimator, stability: Stability | None) -> list[
         low, high = stability.n_groups.min(), stability.n_groups.max()
         found = f"{low} to {high}" if high > low else f"{low}"
         sentences.append(f"{same} of the refits found {K} groups; the numbers found are {found}.")
-    return [*sentences, _verdict(model, stability)]
-
-
-def _verdict(model: GroupEstimator, stability: Stability) -> str:
-    """Which groups came back."""
-    unstable, K = [model.group_names_[k] for k in stability.unstable], len(stability.group_agreement)
-    if not unstable:
-        return "All groups are stable." if K else "There are no groups."
-    if len(unstable) == K:
-        return "No group is stable: other rows would give other groups."
-    names = listed(unstable[:SHOWN], len(unstable))
-    return f"Not stable: {names}; the others are."
+    return [*sentences, stability.verdict(model.group_names_)]

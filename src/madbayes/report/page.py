@@ -15,13 +15,13 @@ from madbayes.estimators.base import GroupEstimator
 from madbayes.explain import Recipe
 from madbayes.files import write_whole
 from madbayes.report.path_view import path_view, staircase
-from madbayes.report.sections import decisions, examples, gallery, odd_rows, pairs, residuals, stability_view
+from madbayes.report.sections import examples, gallery, odd_rows, pairs, residuals, stability_view
 from madbayes.report.subject import subject_of
 from madbayes.versions import versions
 from madbayes.words import number, shown
 
 # Of the run, told in places of their own.
-TOLD = ("command", "versions", "decisions", "title")
+TOLD = ("command", "versions", "title")
 
 
 def write_report(
@@ -59,8 +59,8 @@ def write_report(
     stability : Stability, optional
         What :func:`madbayes.stability` returned.
     run : dict, optional
-        How the fit was made: ``title``, ``command``, ``versions`` (a dict), ``decisions`` about columns, and anything
-        else worth telling, such as ``seed`` or ``timings`` (values, or dicts of them).
+        How the fit was made: ``title``, ``command``, ``versions`` (a dict), and anything else worth
+        telling, such as ``seed`` or ``timings`` (values, or dicts of them).
 
     Examples
     --------
@@ -130,7 +130,7 @@ def render_report(
         residuals=residuals(subject),
         stability=stability_view(subject, stability),
         odd=odd_rows(subject, frame),
-        decisions=decisions(recipe, run),
+        decisions=getattr(recipe, "decisions_", []),
         command=str(run.get("command") or repr(model)),
         versions=dict(run.get("versions") or versions()),
         details={str(name): _shown(value) for name, value in run.items() if name not in TOLD},
