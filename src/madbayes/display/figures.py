@@ -44,6 +44,13 @@ def count_on(axis: Any) -> None:
     axis.set_major_locator(MaxNLocator(integer=True))
 
 
+def png_of(figure: "Figure", dpi: int) -> bytes:
+    """A figure as the bytes of a picture."""
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=dpi)
+    return file.getvalue()
+
+
 class Display:
     """A picture with data behind it: ``plot`` draws it, ``ax_`` and ``figure_`` are where it was drawn.
 
@@ -62,9 +69,7 @@ class Display:
     def _repr_png_(self) -> bytes | None:
         if not hasattr(self, "figure_"):
             return None
-        file = BytesIO()
-        self.figure_.savefig(file, format="png", dpi=100)
-        return file.getvalue()
+        return png_of(self.figure_, dpi=100)
 
 
 def group_names(estimator: Any, word: str, K: int) -> list[str]:
