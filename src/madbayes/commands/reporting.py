@@ -8,13 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from madbayes.commands import options, results
-from madbayes.commands.console import log, talking
+from madbayes.commands.console import Talk, log, talking
 from madbayes.commands.errors import UsageError, one_line
 from madbayes.commands.finding import find_path, refit
 from madbayes.commands.fitting import write_report_of
-from madbayes.commands.intake import take_again
+from madbayes.commands.intake import Intake, take_again
 from madbayes.commands.options import Settings
 from madbayes.commands.results import Fitted, open_model
+from madbayes.comparison import Stability
+from madbayes.engine.path import PenaltyPath
 
 
 @one_line()
@@ -68,15 +70,8 @@ def report(
         intake = take_again(fitted.recipe, source, talk)
         if data_file is None and run.get("input", {}).get("sha256") != intake.table.fingerprint:
             log.warning("%s has changed since the fit; the report is of the table as it is now", source)
-        found = getattr(fitted.model, "path_", None)
-        if found is None:
-            with talk.step("Looking at numbers of groups", "path"):
-                found = find_path(intake.X, settings)
         settings = settings if refits is None else replace(settings, refits=refits)
-        stable = None
-        if settings.refits:
-            with talk.step("Fitting again to halves of the rows", "refits"):
-                stable = refit(intake.X, fitted.model, settings)
+        found, stable = look_again(fitted, intake, settings, talk)
         ids = intake.ids
         place.parent.mkdir(parents=True, exist_ok=True)
         if name:
@@ -86,6 +81,18 @@ def report(
                 fitted.save(folder / results.MODEL)
         write_report_of(place, fitted, intake, ids, found, stable, run)
     typer.echo(f"Report: {place}")
+
+
+def look_again(fitted: Fitted, intake: Intake, settings: Settings, talk: Talk) -> tuple[PenaltyPath, Stability | None]:
+    """The path, where the model has none, and how stable its groups are, as in the fit."""
+    found, stable = getattr(fitted.model, "path_", None), None
+    if found is None:
+        with talk.step("Looking at numbers of groups", "path"):
+            found = find_path(intake.X, settings)
+    if settings.refits and fitted.K > 1:
+        with talk.step("Fitting again to halves of the rows", "refits"):
+            stable = refit(intake.X, fitted.model, settings)
+    return found, stable
 
 
 def read_run(folder: Path) -> dict[str, Any]:
