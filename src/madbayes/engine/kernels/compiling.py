@@ -21,9 +21,9 @@ def compiled(**options: Any) -> Callable:
 
     def decorate(function: Callable) -> Callable:
         try:
-            return njit(nogil=True, cache=True, **options)(function)
+            return njit(nogil=True, cache=True, no_cfunc_wrapper=True, **options)(function)
         except RuntimeError:  # no folder to write the cache to: compile anew in each process
-            return njit(nogil=True, **options)(function)
+            return njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
 
     return decorate
 
