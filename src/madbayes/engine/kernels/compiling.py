@@ -19,11 +19,14 @@ MESSAGE = "madbayes is compiling code for this machine. It does so once; afterwa
 def compiled(**options: Any) -> Callable:
     """Numba's njit, cached on disk where that is possible."""
 
+    # The type hints of Numba do not know no_cfunc_wrapper.
+    wanted: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, **options}
+
     def decorate(function: Callable) -> Callable:
         try:
-            return njit(nogil=True, cache=True, no_cfunc_wrapper=True, **options)(function)
+            return njit(cache=True, **wanted)(function)
         except RuntimeError:  # no folder to write the cache to: compile anew in each process
-            return njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+            return njit(**wanted)(function)
 
     return decorate
 
