@@ -85,7 +85,7 @@ def test_shares_by_hand():
     assert found.agreement == pytest.approx(3 / 5)
     assert_array_equal(found.unmatched[0], [])
     assert_array_equal(found.unmatched[1], [0])
-    assert str(found) == "60% of the memberships agree; 0: 1 (67%), 1: 2 (50%)"
+    assert str(found) == "60 % of the memberships agree; 0: 1 (67 %), 1: 2 (50 %)"
 
 
 def test_complemented_features_match_beside_a_base_feature(seed):
@@ -99,7 +99,7 @@ def test_complemented_features_match_beside_a_base_feature(seed):
     assert found.agreement == 1
     assert_array_equal(found.order, [3, 2, 1, 0])
     assert_array_equal(found.complemented, [False, False, True, False])
-    assert "2: not 1 (100%)" in str(found)
+    assert "2: not 1 (100 %)" in str(found)
 
 
 def test_without_a_base_feature_an_opposite_is_no_match():
@@ -107,7 +107,7 @@ def test_without_a_base_feature_an_opposite_is_no_match():
     found = match(z, 1 - z)
     assert found.agreement == 0
     assert_array_equal(found.order, [-1])
-    assert str(found) == "0% of the memberships agree; 0: none"
+    assert str(found) == "0 % of the memberships agree; 0: none"
     # Where one of the fits has a base feature, it is that fit which can be told otherwise.
     based = np.column_stack([np.ones(5), z])
     assert_array_equal(match(based, 1 - z).order, [-1, 0])
@@ -132,7 +132,7 @@ def test_unrelated_groups_agree_little(seed):
 def test_fits_without_groups():
     nothing, one = np.zeros((3, 0)), np.ones((3, 1))
     assert match(nothing, nothing).agreement == 1
-    assert str(match(nothing, nothing)) == "100% of the memberships agree; no groups"
+    assert str(match(nothing, nothing)) == "100 % of the memberships agree; no groups"
     assert match(nothing, one).agreement == 0
     assert_array_equal(match(one, nothing).order, [-1])
 
@@ -189,7 +189,7 @@ def test_a_cloud_cut_in_two_is_not_stable(seed):
     found = stability(X, DPMeans(0, max_clusters=2, n_init=3, random_state=0), n_refits=10, random_state=0)
     assert found.agreement < 0.85
     assert_array_equal(found.unstable, [0, 1])
-    assert repr(found).endswith("No group is stable.")
+    assert repr(found).endswith("No group is stable: other rows would give other groups.")
 
 
 def test_the_group_that_is_not_stable_is_named(seed):
@@ -200,7 +200,10 @@ def test_the_group_that_is_not_stable_is_named(seed):
     assert found.group_agreement[2] == 1
     assert 1 <= len(found.unstable) <= 2
     assert repr(found).count("  not stable") == len(found.unstable)
-    names = {1: f"Group {found.unstable[0]} is not stable.", 2: "Groups 0, 1 are not stable."}
+    names = {
+        1: f"Not stable: group {found.unstable[0]}; the others are.",
+        2: "Not stable: group 0, group 1; the others are.",
+    }
     assert repr(found).endswith(names[len(found.unstable)])
 
 

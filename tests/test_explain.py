@@ -11,10 +11,11 @@ from sklearn.preprocessing import StandardScaler
 
 from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, penalty_path, stability
 from madbayes.engine.path import PenaltyPath
-from madbayes.estimators.describing import Units, extreme_rows, number, percent, top_columns
+from madbayes.estimators.describing import Units, extreme_rows, top_columns
 from madbayes.estimators.problem import quantile
 from madbayes.evidence import path_words
 from madbayes.explain import explain
+from madbayes.words import number, percent
 
 BLOBS = np.repeat([[0.0, 0.0], [30.0, 0.0], [0.0, 60.0]], [12, 9, 6], axis=0)
 

@@ -5,6 +5,7 @@ one: giving it to the others instead, with the opposite sign, describes the same
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.estimators import validation
 from madbayes.estimators.base import GroupEstimator
 from madbayes.model.priors import Kind, one_hot
+from madbayes.words import counted, listed, percent
 
 # Hennig (2007), Cluster-wise assessment of cluster stability: below this mean Jaccard coefficient, not stable.
 STABLE = 0.75
@@ -52,14 +54,14 @@ class Match:
     group_agreement: NDArray[np.float64]
     unmatched: tuple[NDArray[np.intp], NDArray[np.intp]]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         pairs = [
-            f"{k}: {'not ' if flipped else ''}{partner} ({share:.0%})" if partner >= 0 else f"{k}: none"
+            f"{k}: {'not ' if flipped else ''}{partner} ({percent(share)})" if partner >= 0 else f"{k}: none"
             for k, (partner, flipped, share) in enumerate(
                 zip(self.order, self.complemented, self.group_agreement, strict=True)
             )
         ]
-        return f"{self.agreement:.0%} of the memberships agree; " + (", ".join(pairs) or "no groups")
+        return f"{percent(self.agreement)} of the memberships agree; " + (", ".join(pairs) or "no groups")
 
 
 def match(a: Any, b: Any) -> Match:
@@ -86,8 +88,8 @@ def match(a: Any, b: Any) -> Match:
     >>> found = match([0, 0, 1, 1, 2], [7, 7, 5, 5, 5])
     >>> found.order, found.agreement
     (array([ 1,  0, -1]), 0.8)
-    >>> print(match([[1, 0], [1, 1], [1, 1]], [[1, 1], [0, 1], [0, 1]]))
-    100% of the memberships agree; 0: 1 (100%), 1: not 0 (100%)
+    >>> match([[1, 0], [1, 1], [1, 1]], [[1, 1], [0, 1], [0, 1]])
+    100 % of the memberships agree; 0: 1 (100 %), 1: not 0 (100 %)
     """
     first, second = _groups_of("a", a), _groups_of("b", b)
     if first.kind != second.kind:
@@ -212,12 +214,12 @@ class Stability:
         K = len(self.group_agreement)
         counts = ", ".join(f"{count} in {times}" for count, times in sorted(Counter(self.n_groups.tolist()).items()))
         lines = [
-            f"Stability over {len(self.matches)} refits on {self.share:.0%} of the rows",
-            f"  memberships that agree: {self.agreement:.0%} (spread {self.spread:.0%})",
+            f"Stability over {counted(len(self.matches), 'refit')} on {percent(self.share)} of the rows",
+            f"  memberships that agree: {percent(self.agreement)} (spread {percent(self.spread)})",
             f"  groups: {K} in the fit; {counts} of the refits",
             *(self._line(k) for k in range(min(K, SHOWN))),
             *([f"  ... and {K - SHOWN} more"] if K > SHOWN else []),
-            f"  {self._verdict()}",
+            f"  {self.verdict()}",
         ]
         return "\n".join(lines)
 
@@ -225,15 +227,25 @@ class Stability:
         mark = "  not stable" if k in self.unstable else ""
         return f"  group {k}: {self.group_agreement[k]:.2f} (spread {self.group_spread[k]:.2f}){mark}"
 
-    def _verdict(self) -> str:
-        """Which groups are not stable, in words."""
+    def verdict(self, names: Sequence[str] | None = None) -> str:
+        """Which groups are stable, in a sentence.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            What to call the groups; "group 0" and so on if not given.
+
+        Returns
+        -------
+        str
+        """
         K, unstable = len(self.group_agreement), self.unstable
         if not len(unstable):
             return "All groups are stable." if K else "There are no groups."
         if len(unstable) == K:
-            return "No group is stable."
-        names = ", ".join(map(str, unstable))
-        return f"Group {names} is not stable." if len(unstable) == 1 else f"Groups {names} are not stable."
+            return "No group is stable: other rows would give other groups."
+        called = [f"group {k}" if names is None else names[k] for k in unstable[:SHOWN]]
+        return f"Not stable: {listed(called, len(unstable))}; the others are."
 
 
 def stability(
@@ -278,8 +290,8 @@ def stability(
     >>> from madbayes import DPMeans, stability
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0, 0], [20, 0], [0, 20]], 20, axis=0)
     >>> stability(X, DPMeans(200.0, random_state=0), n_refits=10, random_state=0)
-    Stability over 10 refits on 50% of the rows
-      memberships that agree: 100% (spread 0%)
+    Stability over 10 refits on 50 % of the rows
+      memberships that agree: 100 % (spread 0 %)
       groups: 3 in the fit; 3 in 10 of the refits
       group 0: 1.00 (spread 0.00)
       group 1: 1.00 (spread 0.00)

@@ -1,15 +1,13 @@
 """Why there are so many groups, and how far to trust them, in sentences."""
 
-from collections.abc import Sequence
 from math import ceil
-from typing import Any
 
 import numpy as np
 
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import GroupEstimator
-from madbayes.estimators.describing import number, percent
+from madbayes.words import counted, exact_percent, number, percent
 
 # Groups that a sentence names one by one, at most.
 SHOWN = 20
@@ -40,17 +38,13 @@ def _given(model: GroupEstimator) -> list[str]:
     cap, K = model._cap(), model._n_features_out
     if cap is not None and model.penalty_ == 0:
         return [f"The number of {many} was given: {cap}."]
-    words = f"The penalty was given: one more {one} costs {number(model.penalty_)}"
-    if np.isfinite(model.penalty_share_) and not hasattr(model, "covariances_"):
-        words += f", which is {_share(model.penalty_share_)} of the squared error about the mean"
     if cap is not None and cap == K:
-        return [f"At most {counted(cap, one)} were asked for; there may be more."]
+        return [f"At most {counted(cap, one)} {'was' if cap == 1 else 'were'} asked for; there may be more."]
+    words, share = f"The penalty was given: one more {one} costs {number(model.penalty_)}", model.penalty_share_
+    if np.isfinite(share) and not hasattr(model, "covariances_"):
+        part = percent(share) if share >= 0.01 else exact_percent(share)
+        words += f", which is {part} of the squared error about the mean"
     return [f"{words}."]
-
-
-def _share(share: float) -> str:
-    """A share that may be small and is wanted all the same."""
-    return percent(share) if share >= 0.01 else f"{100 * share:.2g} %"
 
 
 def _chosen(model: GroupEstimator, path: PenaltyPath) -> list[str]:
@@ -111,26 +105,4 @@ def stability_words(model: GroupEstimator, stability: Stability | None) -> list[
         low, high = stability.n_groups.min(), stability.n_groups.max()
         found = f"{low} to {high}" if high > low else f"{low}"
         sentences.append(f"{same} of the refits found {K} groups; the numbers found are {found}.")
-    return [*sentences, _verdict(model, stability)]
-
-
-def _verdict(model: GroupEstimator, stability: Stability) -> str:
-    """Which groups came back."""
-    unstable, K = [model.group_names_[k] for k in stability.unstable], len(stability.group_agreement)
-    if not unstable:
-        return "All groups are stable." if K else "There are no groups."
-    if len(unstable) == K:
-        return "No group is stable: other rows would give other groups."
-    names = listed(unstable[:SHOWN], len(unstable))
-    return f"Not stable: {names}; the others are."
-
-
-def counted(count: int, word: str) -> str:
-    """So many rows."""
-    return f"{number(count) if count < 10**4 else f'{count:,}'.replace(',', ' ')} {word}{'' if count == 1 else 's'}"
-
-
-def listed(names: Sequence[Any], count: int) -> str:
-    """Names of some, and how many more there are."""
-    more = f" and {count - len(names)} more" if count > len(names) else ""
-    return ", ".join(map(str, names)) + more
+    return [*sentences, stability.verdict(model.group_names_)]

@@ -20,11 +20,11 @@ from madbayes.estimators.describing import (
     extreme_rows,
     group_words,
     notable,
-    percent,
     top_columns,
 )
 from madbayes.estimators.problem import means_of
-from madbayes.evidence import SHOWN, counted, evidence, kind_of, listed, stability_words
+from madbayes.evidence import SHOWN, evidence, kind_of, stability_words
+from madbayes.words import counted, listed, percent
 
 # Unusual rows that a printed answer names one by one, at most.
 UNUSUAL_SHOWN = 5
@@ -91,7 +91,12 @@ class GroupFacts:
         words += ", to which the others add" if self.is_base else ""
         if self.stability is None:
             return words
-        return f"{words}, {'stable' if self.stability >= STABLE else 'not stable'} ({self.stability:.2f})"
+        return f"{words}, {'stable' if self.is_stable else 'not stable'} ({self.stability:.2f})"
+
+    @property
+    def is_stable(self) -> bool | None:
+        """Whether it comes back, where refits were made."""
+        return None if self.stability is None else self.stability >= STABLE
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +251,7 @@ def explain(
         errors,
         margins,
         unusual,
-        rows.facts(np.flatnonzero(unusual)[np.argsort(-errors[unusual], kind="stable")][:UNUSUAL_SHOWN]),
+        rows.facts(rows.ranked(unusual)[:UNUSUAL_SHOWN]),
     )
 
 
@@ -255,6 +260,11 @@ class Rows(NamedTuple):
 
     errors: NDArray
     ids: list[Any]
+
+    def ranked(self, among: NDArray[np.bool_] | slice = slice(None)) -> NDArray[np.intp]:
+        """Numbers of some rows, the largest error first."""
+        rows = np.arange(len(self.errors))[among]
+        return rows[np.argsort(-self.errors[rows], kind="stable")]
 
     def facts(self, rows: Sequence[int] | NDArray) -> list[RowFact]:
         """What is to be said of some of them."""

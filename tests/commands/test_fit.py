@@ -11,7 +11,7 @@ import pytest
 from tests.commands.helpers import call, make_table, says
 
 import madbayes
-from madbayes.commands import fitting, results
+from madbayes.commands import finding, results
 
 FILES = {"model.madbayes", "assignments.parquet", "components.parquet", "path.json", "run.json", "report.html"}
 
@@ -172,6 +172,12 @@ def test_names_of_columns_may_be_ours_or_have_commas(tmp_path):
     assert found.exit_code == 0, found.output
     assert list(pd.read_parquet(tmp_path / "out" / "assignments.parquet").columns[:3]) == ["row", "label_", "label"]
     assert list(pd.read_parquet(tmp_path / "out" / "components.parquet").columns[4:6]) == ["a,b", "size_"]
+    about = json.loads(pq.read_schema(tmp_path / "out" / "assignments.parquet").metadata[results.KEY])
+    assert about["ids"] == ["label_"]  # which compare finds rows by
+
+
+def test_names_are_made_free_one_after_the_other():
+    assert results.free_names(["label", "label_", "x"], ["label"]) == ["label_", "label__", "x"]
 
 
 @pytest.mark.parametrize(
@@ -186,8 +192,9 @@ def test_names_of_columns_may_be_ours_or_have_commas(tmp_path):
         (["{}/t.csv", "--columns", "incme"], "--columns: there is no column 'incme'; did you mean 'income'?"),
         (["{}/t.csv", "--id-column", "custmer"], "did you mean 'customer'?"),
         (["{}/t.csv", "--penalty", "cheap"], "--penalty cheap: give a positive number, a share such as 2%, or auto"),
-        (["{}/t.csv", "--penalty", "0"], "--penalty 0: it must be a positive number"),
-        (["{}/t.csv", "--penalty", "nan"], "--penalty nan: it must be a positive number"),
+        (["{}/t.csv", "--penalty", "0"], "--penalty 0: give a positive number"),
+        (["{}/t.csv", "--penalty", "0%"], "--penalty 0%: give a positive number"),
+        (["{}/t.csv", "--penalty", "nan"], "--penalty nan: give a positive number"),
         (["{}/t.csv", "--penalty", "3", "--groups", "2"], "--penalty and --groups: give one of them"),
         (["{}/t.csv", "--pca", "9"], "--pca 9: there are 5 columns of numbers in 60 rows, give 5 at most"),
         (["{}/t.csv", "--jobs", "0"], "--jobs 0: it must be a number of threads"),
@@ -280,7 +287,7 @@ def test_where_nothing_stands_out_it_says_what_to_do(tmp_path):
 @pytest.mark.parametrize("options", [[], ["--groups", "2"], ["--penalty", "5%"]])
 def test_ctrl_c_before_the_search_has_anything_ends_with_a_quick_look(options, table, tmp_path, monkeypatch):
     """The signal comes while the first model is made; the second one is fitted in a hurry."""
-    make, seen = fitting.estimator, []
+    make, seen = finding.estimator, []
 
     def interrupted(*words):
         seen.append(words)
@@ -288,7 +295,7 @@ def test_ctrl_c_before_the_search_has_anything_ends_with_a_quick_look(options, t
             os.kill(os.getpid(), signal.SIGINT)
         return make(*words)
 
-    monkeypatch.setattr(fitting, "estimator", interrupted)
+    monkeypatch.setattr(finding, "estimator", interrupted)
     found = call("fit", table, *options, "--out", tmp_path / "out")
     assert found.exit_code == 130, found.output
     assert "finishing with a quick look" in found.stderr

@@ -36,6 +36,18 @@ def test_names_of_features_are_their_columns(features, tmp_path):
     pd.testing.assert_frame_equal(after, before.rename(columns={"group 1": "top left"}))
 
 
+def test_features_may_be_named_like_columns_of_ours(features, tmp_path):
+    shutil.copytree(features / "result", tmp_path / "result")
+    found = call("report", tmp_path / "result", "--name", "0=margin", "--name", "1=row", "--refits", 0)
+    assert found.exit_code == 0, found.output
+    before = pd.read_parquet(features / "result" / "assignments.parquet")
+    after = pd.read_parquet(tmp_path / "result" / "assignments.parquet")
+    pd.testing.assert_frame_equal(after, before.rename(columns={"group 0": "margin_", "group 1": "row_"}))
+    same = json.loads(call("compare", features / "result", tmp_path / "result", "--json").stdout)
+    assert same["moved"] == 0
+    assert [pair["new"] for pair in same["kept"][:2]] == ["margin", "row"]
+
+
 def test_a_report_elsewhere_and_of_other_rows(copy, tmp_path):
     make_table(30, seed=3).to_csv(tmp_path / "new.csv", index=False)
     before = (copy / "report.html").read_bytes()

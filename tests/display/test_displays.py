@@ -85,7 +85,7 @@ class TestFeatures:
         shown = [axis.images[0].get_array().data for axis in display.axes_.ravel() if axis.images]
         assert_array_equal(shown, model.components_.reshape(-1, 8, 8))
         titles = [axis.get_title() for axis in display.axes_.ravel() if axis.images]
-        assert titles == [f"group {k}" for k in range(model.n_components_)]
+        assert titles == model.group_names_ == [f"group {k}" for k in range(model.n_components_)]
 
     def test_bars_are_the_distances_of_describe(self, clusters):
         display = FeatureDisplay.from_estimator(clusters)
@@ -96,6 +96,14 @@ class TestFeatures:
         first = display.axes_[0, 0]
         assert [label.get_text() for label in first.get_yticklabels()] == ["height", "<b>width"]
         assert first.get_xlabel() == "standard deviations"
+
+    def test_all_categories_of_a_column_have_their_bars(self):
+        X = pd.DataFrame(np.eye(3).repeat([3, 2, 1], axis=0), columns=["colour=red", "colour=blue", "colour=green"])
+        model = DPMeans(penalty=0, max_clusters=3).fit(X)
+        display = FeatureDisplay.from_estimator(model)
+        shares = np.array([3, 2, 1]) / 6
+        expected = (np.eye(3) - shares) / np.sqrt(shares * (1 - shares))
+        assert_allclose(display.components, expected)
 
     def test_names_of_groups_are_those_the_user_gave(self, table):
         model = DPMeans(random_state=0).fit(table)

@@ -256,7 +256,7 @@ def test_distances_are_those_of_the_definition(kind):
     landscape = CovarianceLandscape.of(X, 1.0, likelihood=likelihood, K=3)
     solution = landscape.start(rng)
     exact = mahalanobis(X, *landscape.parameters(solution))[np.arange(30), solution.groups]
-    assert_allclose(landscape.scale * landscape.distances(solution), exact, rtol=1e-9)
+    assert_allclose(landscape.unit * landscape.distances(solution), exact, rtol=1e-9)
 
 
 @pytest.mark.parametrize("share", [1e-13, 1.0, 1e9])

@@ -8,7 +8,8 @@ from madbayes import BPMeans
 from madbayes.datasets import make_linear_gaussian
 from madbayes.display.figures import new_figure
 from madbayes.experiments import parts
-from madbayes.experiments.parts import Experiment, Findings, Folder, Part, data_digest, plain, run
+from madbayes.experiments.parts import Experiment, Findings, Folder, Part, data_digest, run
+from madbayes.files import plain
 
 
 def experiment(*some, data="data"):

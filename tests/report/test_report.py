@@ -11,13 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 
 from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, penalty_path
-from madbayes.estimators.describing import percent
 from madbayes.report import render_report, write_report
 from madbayes.report.charts import axis_of, histogram_of, short
 from madbayes.report.images import Painter, check_shape
 from madbayes.report.sections import examples, odd_rows, pairs, residuals
 from madbayes.report.subject import subject_of
 from madbayes.tables import Recipe
+from madbayes.words import percent
 
 NOTHING = dict.fromkeys(("recipe", "ids", "image_shape", "path", "stability"))
 VOID = {"meta", "img", "input", "br"}

@@ -9,22 +9,18 @@ import typer
 from madbayes.commands import options, results
 from madbayes.commands.console import data, log, talking
 from madbayes.commands.errors import one_line
-from madbayes.commands.fitting import stem_of
 from madbayes.commands.intake import take_again
 from madbayes.commands.results import Fitted, open_model
-from madbayes.estimators.describing import group_words, percent, top_columns
-from madbayes.experiments.parts import plain
+from madbayes.estimators.describing import group_words, top_columns
 from madbayes.explain import units_of
+from madbayes.files import plain
 from madbayes.io import metadata
-
-ModelArgument = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A folder that fit has written, or its model.madbayes.")
-]
+from madbayes.words import exact_percent, percent
 
 
 @one_line()
 def apply(
-    model: ModelArgument,
+    model: options.ModelArgument,
     data_file: Annotated[
         Path, typer.Argument(metavar="DATA", help="Rows like those the model was made of; any kind of table.")
     ],
@@ -48,7 +44,7 @@ def apply(
     - madbayes apply customers-groups new.csv --out new-groups.csv
     """
     with talking(log_json=log_json, quiet=as_json) as talk:
-        place = out if out is not None else Path(f"{stem_of(data_file)}-{results.ASSIGNMENTS}")
+        place = out if out is not None else Path(f"{results.stem_of(data_file)}-{results.ASSIGNMENTS}")
         results.check_file(place, force=force)
         fitted = open_model(model)
         intake = take_again(fitted.recipe, data_file, talk)
@@ -56,9 +52,9 @@ def apply(
         with talk.step("Finding the groups of the rows", "apply"):
             table = results.assignments(fitted, intake.X, ids)
         place.parent.mkdir(parents=True, exist_ok=True)
-        results.write_table(table, place, results.about(fitted, ids))
+        results.write_assignments(table, place, fitted, ids)
         log.debug("written", extra=data(out=str(place), rows=len(table)))
-    sizes = sizes_of(fitted, table)
+    sizes = dict(zip(fitted.model.group_names_, results.sizes_of(fitted, table).tolist(), strict=True))
     n_unusual = int(table["unusual"].sum())
     if as_json:
         typer.echo(json.dumps({"out": str(place), "rows": len(table), "groups": sizes, "unusual": n_unusual}, indent=1))
@@ -68,15 +64,8 @@ def apply(
     typer.echo(f"{n_unusual} rows fit worse than 99 % of the rows of the fit.\nWritten to {place}")
 
 
-def sizes_of(fitted: Fitted, table: Any) -> dict[str, int]:
-    """Rows of each group."""
-    if fitted.kind == "clusters":
-        return {name: int((table["label"] == k).sum()) for k, name in enumerate(fitted.model.group_names_)}
-    return {name: int(table[name].sum()) for name in fitted.model.group_names_}
-
-
 @one_line()
-def info(model: ModelArgument, as_json: options.JsonOption = False) -> None:
+def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> None:
     """What a model is made of: its groups, the columns it needs, and what was done with them.
 
     Example:
@@ -91,7 +80,9 @@ def info(model: ModelArgument, as_json: options.JsonOption = False) -> None:
     typer.echo(
         f"{facts['groups_found']} {facts['kind']} of {facts['rows']} rows, made by madbayes {facts['file']['madbayes']}"
     )
-    typer.echo(f"penalty {facts['penalty']:.6g} ({facts['penalty_share']:.2%} of the squared error of one group)")
+    typer.echo(
+        f"penalty {facts['penalty']:.6g} ({exact_percent(facts['penalty_share'])} of the squared error of one group)"
+    )
     if facts["path"]:
         typer.echo(facts["path"])
     typer.echo("\nGroups:")

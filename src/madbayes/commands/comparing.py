@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from madbayes import match
 from madbayes.commands import options, results
 from madbayes.commands.errors import Code, UsageError, one_line
-from madbayes.estimators.describing import percent
 from madbayes.tables import TableError
+from madbayes.words import exact_percent, percent
 
 # Hennig (2007): with a Jaccard coefficient below this, a group has dissolved.
 SAME_GROUP = 0.5
@@ -35,7 +35,7 @@ class Assigned:
         """Which row has which group."""
         if self.kind == "clusters":
             return (self.table["label"].to_numpy()[rows, None] == np.arange(len(self.names))).astype(np.uint8)
-        return self.table[self.names].to_numpy()[rows].astype(np.uint8)
+        return self.table[results.group_columns(self.names)].to_numpy()[rows].astype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Comparison:
     born: list[str]
 
     def __str__(self) -> str:
-        lines = [f"{self.rows} rows are in both results; {share_words(self.moved)} of them have moved."]
+        lines = [f"{self.rows} rows are in both results; {exact_percent(self.moved)} of them have moved."]
         if self.only_old or self.only_new:
             lines.append(f"{self.only_old} rows are in the old one only, {self.only_new} in the new one only.")
         for pair in self.kept:
@@ -102,14 +102,9 @@ def compare(
     typer.echo(json.dumps(asdict(found), indent=1) if as_json else str(found))
     if limit is not None and found.moved > limit:
         typer.echo(
-            f"madbayes: {share_words(found.moved)} of the rows have moved, more than {share_words(limit)}", err=True
+            f"madbayes: {exact_percent(found.moved)} of the rows have moved, more than {exact_percent(limit)}", err=True
         )
         raise typer.Exit(Code.MOVED)
-
-
-def share_words(share: float) -> str:
-    """A share in percent, with as many digits as it takes."""
-    return f"{100 * share:.3g} %"
 
 
 def share_of(text: str | None) -> float | None:

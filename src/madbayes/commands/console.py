@@ -3,26 +3,26 @@
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
+import rich.progress
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     SpinnerColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 
+from madbayes.experiments.parts import Progress
+
 log = logging.getLogger("madbayes")
-# What is being done, how much of it is done, of how much.
-Report = Callable[[str, int, int], None]
 
 
 class PlainHandler(logging.Handler):
@@ -69,14 +69,14 @@ class Talk:
     def step(self, words: str, name: str) -> Iterator[None]:
         """A part of the work: shown while it lasts, its seconds kept under a name."""
         began = perf_counter()
-        log.debug("%s", words, extra={"data": {"step": name}})
+        log.debug("%s", words, extra=data(step=name))
         if not self.bar:
             yield
         else:
             with self.console.status(f"{words} ..."):
                 yield
         seconds = self.timings[name] = round(perf_counter() - began, 3)
-        log.debug("%s: %.1f s", words, seconds, extra={"data": {"step": name, "seconds": seconds}})
+        log.debug("%s: %.1f s", words, seconds, extra=data(step=name, seconds=seconds))
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def talking(*, log_json: bool = False, quiet: bool = False) -> Iterator[Talk]:
 
 
 @contextmanager
-def bars() -> Iterator[Report]:
+def bars() -> Iterator[Progress]:
     """A line with a bar for what is going on; on what is no terminal, a line of text for each thing that begins."""
     console = Console(stderr=True, highlight=False, markup=False)
     columns = (
@@ -116,7 +116,7 @@ def bars() -> Iterator[Report]:
     )
     with (
         warnings.catch_warnings(),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display,
+        rich.progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display,
     ):
         warnings.showwarning = lambda message, *_: console.print(f"Note: {message}")
         tasks: dict[str, TaskID] = {}

@@ -1,44 +1,34 @@
 """``madbayes fit`` and ``madbayes path``: from a table to groups and their number."""
 
 import json
-import platform
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 import typer
-from numpy.typing import NDArray
 
 import madbayes
-from madbayes import BPMeans, DPMeans, penalty_path, stability
 from madbayes.commands import options, results
 from madbayes.commands.console import Talk, data, log, talking
 from madbayes.commands.errors import Code, Interrupts, interrupts, one_line
+from madbayes.commands.finding import find, find_path, path_lines, path_values, refit
 from madbayes.commands.intake import Intake, take_in
-from madbayes.commands.options import Settings, penalty_of, settings_of
+from madbayes.commands.options import Settings, settings_of
 from madbayes.commands.results import Fitted
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
-from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
-from madbayes.experiments.parts import plain
 from madbayes.explain import Explanation, explain
+from madbayes.files import plain
 from madbayes.report import write_report
+from madbayes.versions import versions
 
-# Rows that refits look at, at most.
-REFIT_ROWS = 2000
-# A look at a few numbers of groups, for those who have no time.
-QUICK = {"max_components": 8, "max_rows": 200, "n_null": 0}
 NO_GROUPS = (
     "No number of groups stands out. Look at columns that matter (--columns), tame long tails (--scale robust), or ask "
     "for so many groups all the same (--groups 5)."
 )
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow")
 
 OutOption = Annotated[
     Path | None,
@@ -101,7 +91,7 @@ def fit(
     """
     with talking(log_json=log_json, quiet=as_json) as talk, interrupts() as stopped:
         settings = settings_of(context, config)
-        place = out if out is not None else Path(f"{stem_of(Path(str(settings.data)))}-groups")
+        place = out if out is not None else Path(f"{results.stem_of(Path(str(settings.data)))}-groups")
         outcome = fit_table(settings, place, talk, stopped, force=force)
     if as_json:
         typer.echo(json.dumps(plain(outcome.to_dict()), indent=1))
@@ -151,7 +141,7 @@ def path(
             found = find_path(intake.X, settings)
         if out is not None:
             results.write_json(out, path_values(found, settings))
-    typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_table(found))
+    typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_lines(found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,11 +156,6 @@ class Outcome:
         """Plain values."""
         files = {Path(name).stem: str(self.out / name) for name in results.FILES}
         return {"out": str(self.out), "files": files, "summary": self.explanation.to_dict(), "run": self.run}
-
-
-def stem_of(source: Path) -> str:
-    """The name of a table without its endings."""
-    return source.name.split(".")[0] or "table"
 
 
 def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *, force: bool) -> Outcome:
@@ -216,10 +201,7 @@ def write_result(
 ) -> None:
     """All files of a result."""
     with talk.step("Writing the result", "write"):
-        fitted.save(folder / results.MODEL)
-        table = results.assignments(fitted, intake.X, ids)
-        results.write_table(table, folder / results.ASSIGNMENTS, results.about(fitted, ids))
-        results.write_table(results.components(fitted, table), folder / results.COMPONENTS)
+        results.write_groups(folder, fitted, intake.X, ids)
         path_json = None if found is None else path_values(found, Settings(**run["settings"]))
         results.write_json(folder / results.PATH, path_json)
         write_report_of(folder / results.REPORT, fitted, intake, ids, found, refits, run)
@@ -259,75 +241,6 @@ def told(run: dict[str, Any]) -> dict[str, Any]:
     return title | {name: run[name] for name in names if name in run}
 
 
-def find(X: NDArray, settings: Settings, stopped: Interrupts) -> tuple[GroupEstimator, PenaltyPath | None]:
-    """The model, and the path if it was needed to find it."""
-    try:
-        if settings.groups is not None:
-            found = find_path(X, settings)
-            return near_groups(settings, found).fit(X), found
-        model = estimator(settings, penalty_of(settings.penalty)).fit(X)
-        return model, getattr(model, "path_", None)
-    except KeyboardInterrupt:
-        if not stopped.happened:
-            raise
-    # There was no result to keep: a quick look finds one, unless Ctrl-C is pressed once more.
-    log.warning("stopped early: finishing with a quick look, Ctrl-C stops that too")
-    found = penalty_path(X, settings.kind, random_state=settings.seed, n_jobs=settings.jobs, **QUICK)
-    settings = replace(settings, groups=min(settings.groups, 8) if settings.groups else None)
-    if settings.groups is not None:
-        model = near_groups(settings, found)
-    else:
-        chosen = penalty_of(settings.penalty)
-        model = estimator(settings, found.suggest() if chosen == "auto" else chosen)
-    return model.set_params(time_limit=1.0, n_init=2).fit(X), found
-
-
-def estimator(settings: Settings, penalty: float | str, most: int | None = None) -> GroupEstimator:
-    """The model to fit."""
-    common: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.jobs}
-    if settings.kind == "clusters":
-        return DPMeans(penalty, max_clusters=most, **common)
-    return BPMeans(penalty, max_components=most, **common)
-
-
-def near_groups(settings: Settings, found: PenaltyPath) -> GroupEstimator:
-    """A model of so many groups: at the penalty where they are best, or where more would be if they may."""
-    wanted = int(settings.groups or 1)
-    if wanted in found.intervals:
-        return estimator(settings, found.suggest(wanted), wanted)
-    more = [K for K in found.intervals if wanted < K]
-    if not more:
-        log.warning("%d groups are more than the rows tell apart: %d at most", wanted, max(found.intervals))
-        return estimator(settings, found.suggest(max(found.intervals)), wanted)
-    words = "%d groups are best at no penalty: these are the best %d at the penalty of %d"
-    log.warning(words, wanted, wanted, min(more))
-    return estimator(settings, found.suggest(min(more)), wanted)
-
-
-def find_path(X: NDArray, settings: Settings) -> PenaltyPath:
-    """Which penalties each number of groups is best for."""
-    wanted = settings.groups or 0
-    most = wanted + 2 if wanted >= PATH_LENGTH else None
-    return penalty_path(X, settings.kind, max_components=most, random_state=settings.seed, n_jobs=settings.jobs)
-
-
-def refit(X: NDArray, model: GroupEstimator, settings: Settings) -> Stability:
-    """How stable the groups are, judged by some of the rows where there are many."""
-    rows: NDArray | slice = slice(None)
-    weights = None
-    if len(X) > REFIT_ROWS:
-        rows = np.sort(np.random.default_rng(settings.seed).choice(len(X), REFIT_ROWS, replace=False))
-        weights = np.full(REFIT_ROWS, len(X) / REFIT_ROWS)
-    return stability(
-        X[rows],
-        model,
-        n_refits=settings.refits,
-        sample_weight=weights,
-        random_state=settings.seed,
-        n_jobs=settings.jobs,
-    )
-
-
 def run_values(
     settings: Settings, intake: Intake, fitted: Fitted, talk: Talk, began: datetime, *, interrupted: bool
 ) -> dict[str, Any]:
@@ -358,31 +271,3 @@ def run_values(
         "began": began.isoformat(timespec="seconds"),
         "timings": dict(talk.timings),
     }
-
-
-def versions() -> dict[str, str]:
-    """Of what computed the result."""
-    found = {"python": platform.python_version(), "madbayes": madbayes.__version__, "platform": sys.platform}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
-
-
-def path_values(found: PenaltyPath, settings: Settings) -> dict[str, Any]:
-    """A path in plain values, with what it is a path of."""
-    return {"kind": settings.kind, **found.to_dict(), "suggested_penalty": plain(found.suggest())}
-
-
-def path_table(found: PenaltyPath) -> str:
-    """A path as lines of text."""
-    lines = [str(found), "", f"{'groups':>6}  {'squared error':>13}  best for penalties"]
-    for K, sse in zip(found.n_components.tolist(), found.sse.tolist(), strict=True):
-        if K in found.intervals:
-            low, high = found.intervals[K]
-            ends = f"from {low:.4g} to {high:.4g}" if np.isfinite(high) else f"from {low:.4g} on"
-        else:
-            ends = "-"
-        mark = "  <- best" if found.best == K else ""
-        lines.append(f"{K:>6}  {sse:>13.5g}  {ends}{mark}")
-    return "\n".join(lines)

@@ -14,6 +14,7 @@ from madbayes.commands.options import Settings, names_of
 from madbayes.commands.results import ids_of
 from madbayes.estimators.problem import DOMINANT
 from madbayes.tables import Decision, Recipe, Table, read_table
+from madbayes.words import listed
 
 SHOWN = 8
 
@@ -102,5 +103,4 @@ def tell(decisions: Sequence[Decision]) -> None:
     ordered = sorted(decisions, key=lambda one: (not one.is_used, one.words))
     for words, alike in groupby(ordered, key=lambda one: one.words):
         names = [one.column for one in alike]
-        rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        log.info("  %s%s: %s", ", ".join(names[:SHOWN]), rest, words, extra=data(columns=names, done=words))
+        log.info("  %s: %s", listed(names[:SHOWN], len(names)), words, extra=data(columns=names, done=words))

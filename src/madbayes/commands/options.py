@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -46,6 +47,9 @@ DataFile = Annotated[
         help="CSV, TSV, Parquet, Feather or Arrow, NPY or NPZ, or a folder of pictures.",
         show_default=False,
     ),
+]
+ModelArgument = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A folder that fit has written, or its model.madbayes.")
 ]
 KindOption = Annotated[
     Kind, typer.Option(help="One group per row, or any number of groups per row.", rich_help_panel=HOW)
@@ -191,13 +195,10 @@ def penalty_of(text: str) -> float | str:
         value: float | str = float(text)
     except ValueError:
         value = text
-    if isinstance(value, float) and not 0 < value < float("inf"):
-        raise UsageError(f"--penalty {text}: it must be a positive number, a share such as 2%, or auto")
-    try:
-        validation.check_penalty(value)
-    except ValueError:
-        raise UsageError(f"--penalty {text}: give a positive number, a share such as 2%, or auto") from None
-    return value
+    with suppress(ValueError):
+        if 0 not in validation.check_penalty(value):  # at no price each row would be a group
+            return value
+    raise UsageError(f"--penalty {text}: give a positive number, a share such as 2%, or auto")
 
 
 def check_jobs(jobs: int) -> None:

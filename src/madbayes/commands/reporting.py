@@ -1,25 +1,27 @@
 """``madbayes report``: the report of a result again, with names for its groups."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from madbayes.commands import options, results
-from madbayes.commands.applying import ModelArgument
-from madbayes.commands.console import log, talking
+from madbayes.commands.console import Talk, log, talking
 from madbayes.commands.errors import UsageError, one_line
-from madbayes.commands.fitting import find_path, refit, write_report_of
+from madbayes.commands.finding import find_path, refit
+from madbayes.commands.fitting import write_report_of
 from madbayes.commands.intake import Intake, take_again
 from madbayes.commands.options import Settings
 from madbayes.commands.results import Fitted, open_model
+from madbayes.comparison import Stability
+from madbayes.engine.path import PenaltyPath
 
 
 @one_line()
 def report(
-    model: ModelArgument,
+    model: options.ModelArgument,
     data_file: Annotated[
         Path | None,
         typer.Argument(metavar="[DATA]", help="The table.  [default: that of the fit]", show_default=False),
@@ -61,28 +63,36 @@ def report(
         is_same = place.exists() and place.resolve() == (folder / results.REPORT).resolve()
         results.check_file(place, force=force or bool(name and is_same))
         run = read_run(folder)
-        settings = Settings(**run.get("settings", {}))
+        settings = settings_in(run)
         source = source_of(data_file, run)
         if name:
             rename(fitted, name)
         intake = take_again(fitted.recipe, source, talk)
         if data_file is None and run.get("input", {}).get("sha256") != intake.table.fingerprint:
             log.warning("%s has changed since the fit; the report is of the table as it is now", source)
-        found = getattr(fitted.model, "path_", None)
-        if found is None:
-            with talk.step("Looking at numbers of groups", "path"):
-                found = find_path(intake.X, settings)
         settings = settings if refits is None else replace(settings, refits=refits)
-        stable = None
-        if settings.refits:
-            with talk.step("Fitting again to halves of the rows", "refits"):
-                stable = refit(intake.X, fitted.model, settings)
+        found, stable = look_again(fitted, intake, settings, talk)
         ids = intake.ids
         place.parent.mkdir(parents=True, exist_ok=True)
         if name:
-            write_names(folder, fitted, intake, is_training=data_file is None)
+            if data_file is None:
+                results.write_groups(folder, fitted, intake.X, ids)
+            else:
+                fitted.save(folder / results.MODEL)
         write_report_of(place, fitted, intake, ids, found, stable, run)
     typer.echo(f"Report: {place}")
+
+
+def look_again(fitted: Fitted, intake: Intake, settings: Settings, talk: Talk) -> tuple[PenaltyPath, Stability | None]:
+    """The path, where the model has none, and how stable its groups are, as in the fit."""
+    found, stable = getattr(fitted.model, "path_", None), None
+    if found is None:
+        with talk.step("Looking at numbers of groups", "path"):
+            found = find_path(intake.X, settings)
+    if settings.refits and fitted.K > 1:
+        with talk.step("Fitting again to halves of the rows", "refits"):
+            stable = refit(intake.X, fitted.model, settings)
+    return found, stable
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -92,6 +102,12 @@ def read_run(folder: Path) -> dict[str, Any]:
         return found if isinstance(found, dict) else {}
     except (OSError, ValueError):
         return {}
+
+
+def settings_in(run: dict[str, Any]) -> Settings:
+    """Of the fit, as far as they are known: those that a newer version has added do not matter here."""
+    given = run.get("settings", {})
+    return Settings(**{field.name: given[field.name] for field in fields(Settings) if field.name in given})
 
 
 def source_of(given: Path | None, run: dict[str, Any]) -> Path:
@@ -118,13 +134,3 @@ def rename(fitted: Fitted, given: list[str]) -> None:
         fitted.model.rename(names)
     except ValueError as error:
         raise UsageError(f"--name: {error}") from None
-
-
-def write_names(folder: Path, fitted: Fitted, intake: Intake, *, is_training: bool) -> None:
-    """The files of a result with new names."""
-    fitted.save(folder / results.MODEL)
-    if is_training:
-        ids = intake.ids
-        table = results.assignments(fitted, intake.X, ids)
-        results.write_table(table, folder / results.ASSIGNMENTS, results.about(fitted, ids))
-        results.write_table(results.components(fitted, table), folder / results.COMPONENTS)

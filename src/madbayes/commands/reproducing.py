@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from madbayes.commands.console import Report, bars
-from madbayes.commands.errors import stop
+from madbayes.commands.console import bars
+from madbayes.commands.errors import Code, one_line, stop
+from madbayes.commands.options import check_jobs
 from madbayes.experiments import dice, faces, tabletop
-from madbayes.experiments.parts import Experiment, check_folder, run
+from madbayes.experiments.parts import Experiment, Progress, check_folder, run
 from madbayes.experiments.tabletop_setup import PENALTY
 
 reproduce = typer.Typer(help="The paper's experiments, its tables and figures next to ours.", no_args_is_help=True)
@@ -64,10 +65,10 @@ def reproduce_dice(out: Out = None, seed: Seed = 0, jobs: Jobs = -1, quick: Quic
 
 def check_options(penalty: float | None, jobs: int) -> None:
     """A price is a positive number, and there is at least one thread."""
-    if jobs == 0 or jobs < -1:
-        stop(ValueError(f"--jobs {jobs}: it must be a number of threads, or -1 for all cores"))
+    with one_line():
+        check_jobs(jobs)
     if penalty is not None and not 0 < penalty < float("inf"):
-        stop(ValueError(f"--penalty {penalty:g}: it must be a positive number"))
+        stop(f"--penalty {penalty:g}: it must be a positive number")
 
 
 def reproduce_one(name: str, out: Path | None, make: Callable[[], Experiment]) -> None:
@@ -79,7 +80,7 @@ def reproduce_one(name: str, out: Path | None, make: Callable[[], Experiment]) -
             outcome = run(experiment, folder, progress)
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What is finished is in {folder}; the same command goes on from there.", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(Code.INTERRUPTED) from None
     except OSError as error:
         stop(error)
     for sentence in outcome.verdict:
@@ -89,7 +90,7 @@ def reproduce_one(name: str, out: Path | None, make: Callable[[], Experiment]) -
     typer.echo(f"Everything on one page: {outcome.page}")
 
 
-def read(name: str, folder: Path, make: Callable[[], Experiment], progress: Report) -> Experiment:
+def read(name: str, folder: Path, make: Callable[[], Experiment], progress: Progress) -> Experiment:
     """The data, if there is a place for the results; what they are is said."""
     progress("Pictures", 0, 0)
     try:

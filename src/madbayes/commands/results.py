@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,8 @@ from sklearn.pipeline import Pipeline
 import madbayes
 from madbayes.commands.errors import PlaceError, UsageError
 from madbayes.estimators.base import GroupEstimator
-from madbayes.experiments.parts import plain
-from madbayes.files import write_whole
+from madbayes.evidence import kind_of
+from madbayes.files import plain, write_whole
 from madbayes.tables import Recipe
 
 MODEL, ASSIGNMENTS, COMPONENTS = "model.madbayes", "assignments.parquet", "components.parquet"
@@ -41,7 +41,7 @@ class Fitted:
     @property
     def kind(self) -> str:
         """Clusters or features."""
-        return "clusters" if hasattr(self.model, "labels_") else "features"
+        return kind_of(self.model)
 
     @property
     def K(self) -> int:
@@ -51,6 +51,11 @@ class Fitted:
     def save(self, path: Path) -> None:
         """As a pipeline, from raw rows to groups."""
         madbayes.save(Pipeline([("recipe", self.recipe), ("model", self.model)]), path)
+
+
+def stem_of(source: Path) -> str:
+    """The name of a table without its endings."""
+    return source.name.split(".")[0] or "table"
 
 
 def find_model(place: Path) -> Path:
@@ -76,35 +81,47 @@ def assignments(fitted: Fitted, X: NDArray, ids: pd.DataFrame) -> pd.DataFrame:
     """For each row what identifies it, its groups, how clearly it belongs to them and how well it fits."""
     model = fitted.model
     scores = np.asarray(model.score_samples(X))
-    found = ids.reset_index(drop=True)
     if fitted.kind == "clusters":
         labels = model.predict(X)
         groups = {"label": labels, "group": np.asarray(model.group_names_, dtype=object)[labels]}
     else:
         Z = np.asarray(model.transform(X)).astype(np.uint8)
-        groups = dict(zip(model.group_names_, Z.T, strict=True))
-    scored = {"margin": scores[:, 1], "error": scores[:, 0], "unusual": scores[:, 0] > model.unusual_error_}
-    return joined(found, groups | scored)
+        groups = dict(zip(group_columns(model.group_names_), Z.T, strict=True))
+    values = {**groups, "margin": scores[:, 1], "error": scores[:, 0], "unusual": scores[:, 0] > model.unusual_error_}
+    return ids.set_axis(free_names(ids.columns, values), axis=1).reset_index(drop=True).assign(**values)
 
 
-def joined(ids: pd.DataFrame, values: dict[str, Any]) -> pd.DataFrame:
-    """Columns side by side; those of the user that are called like ours have an underscore behind them."""
-    taken = set(values)
-    return ids.rename(columns={name: f"{name}_" for name in ids.columns if name in taken}).assign(
-        **{name: np.asarray(column) for name, column in values.items()}
-    )
+def group_columns(names: Sequence[str]) -> list[str]:
+    """What the columns of features are called in assignments: as the features are, where that is free."""
+    return free_names(names, ("row", "margin", "error", "unusual"))
+
+
+def free_names(names: Iterable[str], taken: Iterable[str]) -> list[str]:
+    """The same names, those that are taken or came before with underscores behind them."""
+    found, taken = list[str](), set(taken)
+    for name in names:
+        while name in taken:
+            name += "_"
+        found.append(name)
+        taken.add(name)
+    return found
+
+
+def sizes_of(fitted: Fitted, table: pd.DataFrame) -> NDArray[np.int64]:
+    """Rows of each group, by assignments."""
+    if fitted.kind == "clusters":
+        return np.bincount(table["label"], minlength=fitted.K)
+    return table[group_columns(fitted.model.group_names_)].to_numpy().sum(axis=0, dtype=np.int64)
 
 
 def ids_of(recipe: Recipe, frame: pd.DataFrame, names: pd.Index | None, kept: NDArray[np.bool_]) -> pd.DataFrame:
     """What identifies the rows that are kept: their number in the table, names of pictures, columns of identifiers."""
-    columns: dict[str, Any] = {"row": np.flatnonzero(kept)}
+    columns: list[tuple[str, Any]] = [("row", np.flatnonzero(kept))]
     if names is not None:
-        columns[str(names.name)] = names[kept]
-    ids = pd.DataFrame(columns)
-    for name in recipe.id_columns_:
-        if name in frame.columns:
-            ids[name if name not in ids else f"{name}_"] = frame[name].to_numpy()[kept]
-    return ids
+        columns.append((str(names.name), names[kept]))
+    columns += [(name, frame[name].to_numpy()[kept]) for name in recipe.id_columns_ if name in frame.columns]
+    called = free_names([name for name, _ in columns], ())
+    return pd.DataFrame(dict(zip(called, (values for _, values in columns), strict=True)))
 
 
 def first_ids(ids: pd.DataFrame) -> list[Any]:
@@ -114,22 +131,36 @@ def first_ids(ids: pd.DataFrame) -> list[Any]:
 
 def components(fitted: Fitted, table: pd.DataFrame) -> pd.DataFrame:
     """For each group its name and size, and its numbers in original units."""
-    model = fitted.model
-    if fitted.kind == "clusters":
-        sizes, groups = np.bincount(table["label"], minlength=fitted.K), model.cluster_centers_
-    else:
-        sizes, groups = table[model.group_names_].to_numpy().sum(axis=0, dtype=np.int64), model.components_
-    values = fitted.recipe.inverse_transform(groups)
+    sizes = sizes_of(fitted, table)
     facts = pd.DataFrame(
-        {"group": np.arange(fitted.K), "name": model.group_names_, "size": sizes, "share": sizes / max(1, len(table))}
+        {
+            "group": np.arange(fitted.K),
+            "name": fitted.model.group_names_,
+            "size": sizes,
+            "share": sizes / max(1, len(table)),
+        }
     )
-    columns = pd.DataFrame(values, columns=fitted.recipe.encoded_names_) if fitted.K else pd.DataFrame()
-    return pd.concat([facts, columns.add_suffix("_").rename(columns=lambda name: unsuffixed(name, facts))], axis=1)
+    values = fitted.recipe.inverse_transform(fitted.model._groups())
+    columns = pd.DataFrame(values, columns=free_names(fitted.recipe.encoded_names_, facts.columns))
+    return pd.concat([facts, columns], axis=1)
 
 
-def unsuffixed(name: str, facts: pd.DataFrame) -> str:
-    """The name of a column without the underscore, unless ours are called so."""
-    return name if name[:-1] in facts.columns else name[:-1]
+def write_groups(folder: Path, fitted: Fitted, X: NDArray, ids: pd.DataFrame) -> None:
+    """The model, the groups of every row, and the groups themselves."""
+    fitted.save(folder / MODEL)
+    table = assignments(fitted, X, ids)
+    write_assignments(table, folder / ASSIGNMENTS, fitted, ids)
+    write_table(components(fitted, table), folder / COMPONENTS)
+
+
+def write_assignments(table: pd.DataFrame, path: Path, fitted: Fitted, ids: pd.DataFrame) -> None:
+    """With what a program must know to read them: identifiers come first, the number of the row before all."""
+    about = {
+        "kind": fitted.kind,
+        "groups": list(fitted.model.group_names_),
+        "ids": table.columns[1 : ids.shape[1]].tolist(),
+    }
+    write_table(table, path, about)
 
 
 def write_table(frame: pd.DataFrame, path: Path, about: dict[str, Any] | None = None) -> None:
@@ -144,15 +175,6 @@ def write_table(frame: pd.DataFrame, path: Path, about: dict[str, Any] | None = 
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     write_whole(path, sink.getvalue().to_pybytes())
-
-
-def about(fitted: Fitted, ids: pd.DataFrame) -> dict[str, Any]:
-    """What a program must know to read assignments."""
-    return {
-        "kind": fitted.kind,
-        "groups": list(fitted.model.group_names_),
-        "ids": [name for name in ids.columns if name != "row"],
-    }
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,7 +1,8 @@
 """``madbayes demo``: a table and pictures that are made up, from data to report."""
 
+from io import BytesIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,8 @@ from madbayes.commands.fitting import fit_table
 from madbayes.commands.options import Settings
 from madbayes.commands.results import open_model
 from madbayes.datasets import make_dice
+from madbayes.display import plot_model
+from madbayes.display.figures import png_of
 from madbayes.files import write_whole
 
 SIDE, PIXELS = 2, 4
@@ -57,22 +60,14 @@ def demo(
 
 def write_array(path: Path, array: np.ndarray) -> None:
     """An array as a file, whole or not at all."""
-    from io import BytesIO
-
     buffer = BytesIO()
     np.save(buffer, array)
     write_whole(path, buffer.getvalue())
 
 
-def write_picture(path: Path, X: np.ndarray, model: object) -> None:
+def write_picture(path: Path, X: np.ndarray, model: Any) -> None:
     """The features of the dice, and some of them rebuilt."""
-    from io import BytesIO
-
-    from madbayes.display import plot_model
-
-    buffer = BytesIO()
-    plot_model(X, model, shape=(SIDE * PIXELS, SIDE * PIXELS)).savefig(buffer, dpi=150, format="png")  # type: ignore[arg-type]
-    write_whole(path, buffer.getvalue())
+    write_whole(path, png_of(plot_model(X, model, shape=(SIDE * PIXELS, SIDE * PIXELS)), dpi=150))
 
 
 def make_customers(seed: int) -> pd.DataFrame:

@@ -9,6 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from madbayes.display.figures import CHOSEN, INCHES, PLAIN, Display, check_names, divide, group_names
 from madbayes.display.images import Shape, count_lines, draw_images
+from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.problem import means_of
 
 # A row of bars and its name, in inches.
 BAR = 0.22
@@ -68,7 +70,7 @@ class FeatureDisplay(Display):
         """Draw the groups of a fitted model.
 
         Bars show by how many standard deviations of its column a group differs, from the mean of the table for
-        clusters and from zero for features; for a model without ``describe``, the components themselves.
+        clusters and from zero for features; for a model of others, the components themselves.
 
         Parameters
         ----------
@@ -90,8 +92,8 @@ class FeatureDisplay(Display):
         A = np.asarray(estimator.cluster_centers_ if has_clusters else estimator.components_)
         columns = list(getattr(estimator, "feature_names_in_", [f"x{d}" for d in range(A.shape[1])]))
         unit = "value"
-        if shape is None and hasattr(estimator, "describe"):
-            A, unit = distances(estimator, A, columns), "standard deviations"
+        if shape is None and isinstance(estimator, GroupEstimator):
+            A, unit = distances(estimator), "standard deviations"
         names = group_names(estimator, "cluster" if has_clusters else "feature", len(A))
         display = cls(A, names=names, columns=columns, shape=shape, unit=unit)
         return display.plot(ax=ax, **options)
@@ -144,11 +146,9 @@ class FeatureDisplay(Display):
                 axis.set_xlabel(self.unit, fontsize="small")
 
 
-def distances(estimator: Any, A: NDArray, columns: Sequence[str]) -> NDArray:
+def distances(model: GroupEstimator) -> NDArray[np.float64]:
     """By how many standard deviations each group differs in each column."""
-    place = {str(name): d for d, name in enumerate(columns)}
-    values = np.zeros(A.shape)
-    for k, group in enumerate(estimator.describe(n_columns=A.shape[1])):
-        for name, _, distance in group["columns"]:
-            values[k, place[name]] = distance
-    return values
+    units, shares = model._units(), model._sizes / model._total
+    A = means_of(model._groups())
+    rows = [units.of(share).distances(values) for values, share in zip(A, shares, strict=True)]
+    return np.array(rows).reshape(A.shape)

@@ -44,6 +44,13 @@ def count_on(axis: Any) -> None:
     axis.set_major_locator(MaxNLocator(integer=True))
 
 
+def png_of(figure: "Figure", dpi: int) -> bytes:
+    """A figure as the bytes of a picture."""
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=dpi)
+    return file.getvalue()
+
+
 class Display:
     """A picture with data behind it: ``plot`` draws it, ``ax_`` and ``figure_`` are where it was drawn.
 
@@ -62,14 +69,12 @@ class Display:
     def _repr_png_(self) -> bytes | None:
         if not hasattr(self, "figure_"):
             return None
-        file = BytesIO()
-        self.figure_.savefig(file, format="png", dpi=100)
-        return file.getvalue()
+        return png_of(self.figure_, dpi=100)
 
 
 def group_names(estimator: Any, word: str, K: int) -> list[str]:
-    """The names the user has given to groups, or their numbers."""
-    return list(getattr(estimator, "group_names_", [f"{word} {k}" for k in range(K)]))
+    """The names of the groups of our models, which the user may have given; numbers where a model has none."""
+    return check_names(getattr(estimator, "group_names_", None), K, word)
 
 
 def check_names(names: Sequence[str] | None, K: int, word: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from madbayes.display.figures import new_figure
+from madbayes.display.figures import group_names, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
@@ -155,6 +155,6 @@ def plot_model(X: ArrayLike, model: FeatureModel, shape: Shape, n_rows: int = 8)
     n_lines = count_lines(len(A), len(rows))
     figure = new_figure(n_lines + 2, len(rows))
     (above,), (below,) = figure.subfigures(2, 1, squeeze=False, height_ratios=[n_lines, 2])
-    draw_images(grid(above, len(A), len(rows)), A, shape, [f"feature {k}" for k in range(len(A))])
+    draw_images(grid(above, len(A), len(rows)), A, shape, group_names(model, "feature", len(A)))
     draw_reconstruction(below, rows, model, shape)
     return figure

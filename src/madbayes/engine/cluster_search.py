@@ -133,6 +133,10 @@ class ClusterLandscape:
         kernels.distances_to(self.X, solution.A - self.origin, solution.groups, distances)
         return distances
 
+    def distances_from(self, solution: Solution, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Squared distance of some rows to the mean of every cluster."""
+        return squared_distances(self.X[rows], solution.A - self.origin)
+
     def start(self, rng: np.random.Generator) -> Solution:
         """Clusters split as long as it pays; half of the time ++ seeds in their place, as many as there were.
 
@@ -348,7 +352,7 @@ def reseed(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gener
         return None
     k, labels, nearest = int(rng.integers(solution.K)), solution.groups.copy(), landscape.distances(solution)
     rows = np.flatnonzero(labels == k)
-    D = squared_distances(landscape.X[rows], solution.A - landscape.origin)
+    D = landscape.distances_from(solution, rows)
     D[:, k] = np.inf
     cost = landscape.unit * float(landscape.weights[rows] @ (D.min(axis=1) - nearest[rows]))
     labels[rows], nearest[rows] = D.argmin(axis=1), D.min(axis=1)

@@ -20,9 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from madbayes.engine.cluster_search import (
     MAX_ITER,
     POWER_ITER,
-    ROWS,
     ClusterLandscape,
-    Seed,
     cluster_moves,
     relabelled,
 )
@@ -55,6 +53,8 @@ class CovarianceLandscape(ClusterLandscape):
         known covariance of its own.
     weights, origin, negligible, penalty, K, cap
         As in :class:`ClusterLandscape`.
+    unit : float
+        What the costs of the kernels are multiplied by: c where covariances are learned.
     """
 
     factor: NDArray[np.float64]
@@ -75,6 +75,7 @@ class CovarianceLandscape(ClusterLandscape):
         return cls(
             X=np.ascontiguousarray(solve_triangular(factor, (X - origin).T, lower=True).T), weights=weights,
             origin=origin, negligible=rounding_error(solve_triangular(factor, X.T, lower=True).T), penalty=penalty,
+            unit=likelihood.covariance_penalty if isinstance(likelihood, FullCovarianceGaussian) else 1.0,
             factor=factor, likelihood=likelihood, precisions=(precisions + precisions.transpose(0, 2, 1)) / 2,
             **limits,
         )  # fmt: skip
@@ -96,11 +97,6 @@ class CovarianceLandscape(ClusterLandscape):
         """Whether clusters have known covariances of their own."""
         return self.likelihood.n_slots > 0
 
-    @property
-    def scale(self) -> float:
-        """What the costs of the kernels are multiplied by."""
-        return self.likelihood.covariance_penalty if isinstance(self.likelihood, FullCovarianceGaussian) else 1.0
-
     @cached_property
     def lows(self) -> NDArray[np.float64]:
         """The smallest eigenvalue of each precision, less what rounding may do to it."""
@@ -118,11 +114,6 @@ class CovarianceLandscape(ClusterLandscape):
     def can_grow(self, solution: Solution) -> bool:
         """Whether one more cluster may be tried; never one more than there are slots."""
         return super().can_grow(solution) and not (self.has_slots and len(self.precisions) <= solution.K)
-
-    def is_exact(self, solution: Solution) -> bool:
-        """Whether there is nothing left to explain: the rows of each cluster are equal, up to rounding."""
-        loss = solution.value - self.penalty * (solution.K - 1)
-        return loss <= self.scale * self.negligible * self.weights.sum()
 
     def fitted(self, groups: NDArray) -> "Ellipses":
         """Clusters as these labels make them, each in the slot that suits all of them best."""
@@ -162,10 +153,11 @@ class CovarianceLandscape(ClusterLandscape):
         kernels.own_squares(self.X, self.fitted(solution.groups), distances)
         return distances
 
-    def draw(self, nearest: NDArray, rng: np.random.Generator, n_rows: int = ROWS) -> Seed | None:
-        """Of some rows drawn by their distance from the nearest centre, the one that gains most as a centre."""
-        seed = super().draw(nearest, rng, n_rows)
-        return None if seed is None else seed._replace(gain=self.scale * seed.gain)
+    def distances_from(self, solution: Solution, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """The same of some rows to every cluster."""
+        state, X = self.fitted(solution.groups), self.X[rows]
+        seen = ((P, X - mean) for P, mean in zip(state.P, state.means, strict=True))
+        return np.stack([np.einsum("nd,de,ne->n", R, P, R) for P, R in seen], axis=1)
 
     def _seed(self, K: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """As for other clusters; each in the metric of a slot of its own, if there are slots."""
@@ -192,8 +184,8 @@ class CovarianceLandscape(ClusterLandscape):
         if self.has_slots and len(slots) < 2:
             return rows[:0], 0.0
         part = self.part(rows, 2, 0.0, slots)
-        loss = self.scale * float(part.fitted(np.zeros(len(rows), dtype=np.int64)).costs[0])
-        if loss <= self.scale * self.negligible * part.weights.sum():
+        loss = self.unit * float(part.fitted(np.zeros(len(rows), dtype=np.int64)).costs[0])
+        if loss <= self.unit * self.negligible * part.weights.sum():
             return rows[:0], 0.0
         orders = part.principal_order(rng), part.order_from(draw_row(part.weights, rng))
         sides = [part.cut(order) for order in orders]
@@ -225,7 +217,7 @@ class CovarianceLandscape(ClusterLandscape):
         both = costs[0, :-1] + costs[1, -2::-1]
         first = int(both.argmin()) + 1
         side[order[first:]] = 1
-        return side, self.scale * float(both[first - 1])
+        return side, self.unit * float(both[first - 1])
 
     def polish(self, groups: NDArray) -> Solution:
         """Single rows move, clusters open and merge where that pays, until nothing does."""
@@ -235,7 +227,7 @@ class CovarianceLandscape(ClusterLandscape):
             groups = self._in_slots(groups)
         used = int(groups.max()) + 1
         room = len(self.precisions) if self.has_slots else max(used, min(self.most, 2 * used + 16))
-        state, price = self._room_for(groups, room), self.price / self.scale
+        state, price = self._room_for(groups, room), self.price / self.unit
         threshold = -np.expm1(-price) if self.is_learned else price
         kernels.descend_ellipses(
             self.X, self.weights, state, room if self.has_slots else used, self.most, self.is_learned, price, threshold,
@@ -249,7 +241,7 @@ class CovarianceLandscape(ClusterLandscape):
         if self.has_slots and self.fitted(labels).costs.sum() < (1 - RELATIVE_GAIN) * cost:
             return self.polish(labels)
         A = state.means[present] @ self.factor.T + self.origin
-        return Solution(labels, A, self.scale * cost + self.penalty * (K - 1))
+        return Solution(labels, A, self.unit * cost + self.penalty * (K - 1))
 
     def shattered(self, rows: NDArray, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels of at most so many pieces of some rows, merged again where they do not pay."""
@@ -261,7 +253,7 @@ class CovarianceLandscape(ClusterLandscape):
         from madbayes.engine import kernels
 
         state, used = self.fitted(groups), int(groups.max()) + 1
-        while kernels.merge_pairs(state, used, used, self.is_learned, price / self.scale, self.negligible):
+        while kernels.merge_pairs(state, used, used, self.is_learned, price / self.unit, self.negligible):
             kernels.fit_ellipses(self.X, self.weights, state, used, self.is_learned)
         return np.unique(state.labels, return_inverse=True)[1]
 
@@ -284,7 +276,7 @@ class CovarianceLandscape(ClusterLandscape):
 
     def errors(self, solution: Solution) -> NDArray:
         """The loss of each cluster."""
-        return self.scale * self.fitted(solution.groups).costs
+        return self.unit * self.fitted(solution.groups).costs
 
     @property
     def parts_add_up(self) -> bool:
@@ -300,7 +292,7 @@ class CovarianceLandscape(ClusterLandscape):
             together = log_dets(np.eye(len(self.factor)) + S)
         else:
             together = np.minimum(np.einsum("kde,kde->k", state.P, S), np.einsum("de,kde->k", state.P[k], S))
-        costs = self.scale * (together - state.costs - state.costs[k])
+        costs = self.unit * (together - state.costs - state.costs[k])
         costs[k] = np.inf
         return costs
 
@@ -332,28 +324,6 @@ def _shape(likelihood: Likelihood, k: int) -> NDArray[np.float64]:
     return likelihood.initial_covariance(k)
 
 
-def reseed(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """A cluster is left to the others, and one opened on a row that is far from them."""
-    if solution.K < 2 or landscape.is_exact(solution):
-        return None
-    state, k = landscape.fitted(solution.groups), int(rng.integers(solution.K))
-    labels, nearest, rows = solution.groups.copy(), landscape.distances(solution), np.flatnonzero(solution.groups == k)
-    D = np.stack([np.einsum("nd,de,ne->n", R, P, R) for P, R in _seen_from(state, landscape.X[rows])], axis=1)
-    D[:, k] = np.inf
-    cost = landscape.scale * float(landscape.weights[rows] @ (D.min(axis=1) - nearest[rows]))
-    labels[rows], nearest[rows] = D.argmin(axis=1), D.min(axis=1)
-    seed = landscape.draw(nearest, rng)
-    if seed is None or not landscape.is_worth(seed.gain, cost, rng):
-        return None
-    return relabelled(labels, seed.distances < nearest, k)
-
-
-def _seen_from(state: "Ellipses", X: NDArray) -> Iterator[tuple[NDArray, NDArray]]:
-    """The precision of each cluster, and rows less its mean."""
-    for P, mean in zip(state.P, state.means, strict=True):
-        yield P, X - mean
-
-
 def shatter(landscape: CovarianceLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """A cluster falls into pieces, few or many; those that do not pay are merged again.
 
@@ -371,4 +341,4 @@ def shatter(landscape: CovarianceLandscape, solution: Solution, rng: np.random.G
     return relabelled(solution.groups, rows[pieces > 0], solution.K - 1 + pieces[pieces > 0])
 
 
-covariance_moves: dict[str, Move] = {**cluster_moves, "reseed": reseed, "shatter": shatter}
+covariance_moves: dict[str, Move] = {**cluster_moves, "shatter": shatter}

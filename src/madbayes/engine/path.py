@@ -184,7 +184,7 @@ class PenaltyPath:
         eligible = {K: (lo, hi) for K, (lo, hi) in ends.items() if lo > 0 or tried > K or self._is_exact(K)}
         return {K: hi / lo if lo > 0 else np.inf for K, (lo, hi) in eligible.items() if hi < np.inf}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """The answer in words."""
         if not self.candidates:
             return "No groups found: no number of them is best over a wider range of penalties than in groupless data."

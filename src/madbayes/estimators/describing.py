@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from madbayes.words import deviations, number, percent
+
 # A column is not worth a word below this distance, in standard deviations.
 NOTABLE = 0.1
 
@@ -106,30 +108,6 @@ def notable(columns: Sequence[ColumnFact]) -> list[str]:
 def group_words(columns: Sequence[ColumnFact]) -> str:
     """What sets a group apart, in one line."""
     return "; ".join(notable(columns))
-
-
-def deviations(distance: float) -> str:
-    """A distance with its sign, which nothing has not."""
-    if abs(distance) < 0.05:
-        return "0.0 sd"
-    return f"{distance:+.1f} sd" if abs(distance) < 100 else f"{distance:+,.0f} sd".replace(",", " ")
-
-
-def number(value: float) -> str:
-    """Three digits of a number, four where it has thousands: 0.0123, 1987, 52 000."""
-    if not 1000 <= abs(value) < 1e15:
-        return f"{value + 0.0:.3g}"  # of zero without its sign
-    digits = 3 - int(np.floor(np.log10(abs(value))))
-    return f"{round(value, digits):,.0f}".replace(",", " " if abs(value) >= 10000 else "")
-
-
-def percent(share: float) -> str:
-    """A share of all; never 0 % or 100 % of what is not nothing or all, but for rounding."""
-    if 1e-9 < share < 0.005:
-        return "less than 1 %"
-    if 0.995 < share < 1 - 1e-9:
-        return "more than 99 %"
-    return f"{100 * share:.0f} %"
 
 
 def extreme_rows(errors: NDArray, members: NDArray[np.intp], n_rows: int) -> tuple[list[int], list[int]]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+from madbayes.words import shown
+
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
 h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.5rem }
@@ -59,17 +61,6 @@ def render_picture(words: str, png: bytes) -> str:
         f'<figure><img alt="{escape(words)}" src="data:image/png;base64,{data}">'
         f"<figcaption>{escape(words)}</figcaption></figure>"
     )
-
-
-def shown(value: Any) -> str:
-    """A value as one reads it: four digits of a number, nothing for what is not there."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-    return ", ".join(map(shown, value)) if isinstance(value, list) else str(value)
 
 
 def paragraphs(sentences: Sequence[str]) -> str:

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import madbayes
+from madbayes.display.figures import png_of
 from madbayes.experiments.page import Section, render
-from madbayes.files import write_whole
+from madbayes.files import plain, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -161,17 +162,6 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def plain(value: Any) -> Any:
-    """Values that JSON can hold; numbers that are not finite become None."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
 @cache
 def code_digest() -> str:
     """Fingerprint of the library: what other code has found is computed again."""
@@ -224,7 +214,7 @@ def compute(part: Part, fingerprint: str, folder: Folder, progress: Progress) ->
     with cut_short_is_stopped():
         findings = part.run(Work(progress, folder, fingerprint))
     files = {f"{part.name}-{name.replace(' ', '-')}.csv": as_csv(rows) for name, rows in findings.tables.items()}
-    pictures = {f"{part.name}-{number}.png": as_png(f) for number, f in enumerate(findings.figures.values(), 1)}
+    pictures = {f"{part.name}-{number}.png": png_of(f, DPI) for number, f in enumerate(findings.figures.values(), 1)}
     record = {
         "title": part.title,
         "settings": part.settings,
@@ -260,13 +250,6 @@ def as_csv(rows: Rows) -> bytes:
     writer.writeheader()
     writer.writerows(plain(rows))
     return text.getvalue().encode()
-
-
-def as_png(figure: "Figure") -> bytes:
-    """A figure as a picture."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI)
-    return buffer.getvalue()
 
 
 def write_page(experiment: Experiment, folder: Folder) -> list[str]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.estimators.describing import number
+from madbayes.words import number
 
 # Where the columns of a histogram stand, and how tall they are at most; above them is room for a line of text.
 FLOOR, TALLEST = 160, 124

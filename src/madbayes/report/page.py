@@ -1,11 +1,9 @@
 """The page itself: sections put into a template, every word of the user escaped."""
 
 import os
-import platform
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
@@ -14,16 +12,16 @@ from numpy.typing import ArrayLike
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import GroupEstimator
-from madbayes.estimators.describing import number
 from madbayes.explain import Recipe
 from madbayes.files import write_whole
 from madbayes.report.path_view import path_view, staircase
-from madbayes.report.sections import decisions, examples, gallery, odd_rows, pairs, residuals, stability_view
+from madbayes.report.sections import examples, gallery, odd_rows, pairs, residuals, stability_view
 from madbayes.report.subject import subject_of
+from madbayes.versions import versions
+from madbayes.words import number, shown
 
-LIBRARIES = ("madbayes", "numpy", "scipy", "scikit-learn", "numba")
 # Of the run, told in places of their own.
-TOLD = ("command", "versions", "decisions", "title")
+TOLD = ("command", "versions", "title")
 
 
 def write_report(
@@ -61,8 +59,8 @@ def write_report(
     stability : Stability, optional
         What :func:`madbayes.stability` returned.
     run : dict, optional
-        How the fit was made: ``title``, ``command``, ``versions`` (a dict), ``decisions`` about columns, and anything
-        else worth telling, such as ``seed`` or ``timings`` (values, or dicts of them).
+        How the fit was made: ``title``, ``command``, ``versions`` (a dict), and anything else worth
+        telling, such as ``seed`` or ``timings`` (values, or dicts of them).
 
     Examples
     --------
@@ -132,9 +130,9 @@ def render_report(
         residuals=residuals(subject),
         stability=stability_view(subject, stability),
         odd=odd_rows(subject, frame),
-        decisions=decisions(recipe, run),
+        decisions=getattr(recipe, "decisions_", []),
         command=str(run.get("command") or repr(model)),
-        versions=dict(run.get("versions") or _versions()),
+        versions=dict(run.get("versions") or versions()),
         details={str(name): _shown(value) for name, value in run.items() if name not in TOLD},
     )
 
@@ -161,15 +159,6 @@ def _text(name: str) -> str:
     return (files("madbayes.report") / "templates" / name).read_text(encoding="utf-8").strip()
 
 
-def _versions() -> dict[str, str]:
-    """What the page was made with."""
-    return {"Python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
-
-
 def _shown(value: Any) -> str | dict[str, str]:
     """A value as one reads it; of a dictionary each of its values."""
-    if isinstance(value, Mapping):
-        return {str(name): str(_shown(inner)) for name, inner in value.items()}
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return {str(name): shown(inner) for name, inner in value.items()} if isinstance(value, Mapping) else shown(value)

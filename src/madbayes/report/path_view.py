@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes.engine.path import PenaltyPath
-from madbayes.estimators.describing import notable, number, percent, top_columns
+from madbayes.estimators.describing import notable, top_columns
 from madbayes.report.charts import Axis, axis_of
 from madbayes.report.subject import Subject
+from madbayes.words import number, percent
 
 # Groups shown for one number of them, columns named for each, and pixels of a picture, at most.
 GROUPS, COLUMNS, PIXELS = 12, 3, 32
@@ -78,8 +79,7 @@ def path_view(subject: Subject) -> PathView | None:
     kept = sorted(path.intervals)[:STOPS]
     low, high = _penalties([path.intervals[K] for K in kept])
     kept = [K for K in kept if path.intervals[K][1] > low]
-    lowest, highest = np.log10([low, high])
-    penalties = axis_of(float(lowest), float(highest), 48, 708, logarithmic=True)
+    penalties = axis_of(float(np.log10(low)), float(np.log10(high)), 48, 708, logarithmic=True)
     start = float(np.clip(_start(subject, path), low, high))
     numbers = axis_of(min(kept), max(kept), 236, 20)
     counts = axis_of(float(path.n_components[0]), float(path.n_components[-1]), 60, 348)
@@ -97,17 +97,23 @@ def path_view(subject: Subject) -> PathView | None:
         counts,
         errors,
         path.at(start).K,
-        {
-            "numbers": path.n_components.tolist(),
-            "sse": path.sse.tolist(),
-            "low": float(lowest),
-            "high": float(highest),
-            "step": float(highest - lowest) / PLACES,
-            "start": float(np.log10(start)),
-            "places": {K: float(np.log10(np.clip(path.suggest(K), low, high))) for K in kept},
-        },
+        _slider(path, kept, low, high, start),
         len(subject.sample) < len(subject.X),
     )
+
+
+def _slider(path: PenaltyPath, kept: Sequence[int], low: float, high: float, start: float) -> dict[str, Any]:
+    """What the script needs to know: penalties are logarithms."""
+    lowest, highest = float(np.log10(low)), float(np.log10(high))
+    return {
+        "numbers": path.n_components.tolist(),
+        "sse": path.sse.tolist(),
+        "low": lowest,
+        "high": highest,
+        "step": (highest - lowest) / PLACES,
+        "start": float(np.log10(start)),
+        "places": {K: float(np.log10(np.clip(path.suggest(K), low, high))) for K in kept},
+    }
 
 
 def _penalties(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -1,17 +1,18 @@
 """The sections of a report in plain values, capped so that the page stays small."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.comparison import STABLE, Stability
-from madbayes.estimators.describing import ColumnFact, deviations, notable, number, percent
+from madbayes.estimators.describing import ColumnFact, notable
 from madbayes.explain import GroupFacts, RowFact
 from madbayes.report.charts import Histogram, histogram_of
 from madbayes.report.subject import Subject
+from madbayes.words import deviations, number, percent, spaced
 
 # Shown at most: groups in the gallery, in a table of pairs; rows as examples, as unusual; columns in words, of a row,
 # of the table, and of its unusual rows.
@@ -37,7 +38,6 @@ class Card(NamedTuple):
     facts: GroupFacts
     size: str
     share: str
-    is_stable: bool | None
     picture: str | None
     thumb: str | None
     words: list[str]  # of a few columns
@@ -54,9 +54,8 @@ def gallery(subject: Subject) -> list[Card]:
     return [
         Card(
             group,
-            f"{group.size:,}".replace(",", " "),
+            spaced(group.size),
             percent(group.share),
-            None if group.stability is None else group.stability >= STABLE,
             subject.drawn(values[group.group], group.share, LARGE),
             subject.drawn(values[group.group], group.share, THUMB),
             notable(group.columns[:FEW_COLUMNS]),
@@ -143,10 +142,9 @@ class Example(NamedTuple):
 
 def examples(subject: Subject) -> list[Example]:
     """A typical row of each of the first groups, then the worst rows."""
-    found, errors = subject.explanation, subject.explanation.errors
-    typical = [group.typical_rows[0].row for group in found.groups if group.typical_rows]
+    typical = [group.typical_rows[0].row for group in subject.explanation.groups if group.typical_rows]
     best = list(dict.fromkeys(typical))[:EXAMPLES]
-    worst = [row for row in np.argsort(-errors, kind="stable")[: EXAMPLES // 2].tolist() if row not in best]
+    worst = [row for row in subject.facts.ranked()[: EXAMPLES // 2].tolist() if row not in best]
     rows = best + worst
     values, rebuilt = subject.rows(rows), subject.rebuilt(rows)
     is_worst = [False] * len(best) + [True] * len(worst)
@@ -157,7 +155,7 @@ def _example(subject: Subject, row: int, values: NDArray, rebuilt: NDArray, is_w
     found, painter = subject.explanation, subject.painter
     margin = float(found.margins[row])
     return Example(
-        RowFact(row, subject.ids[row], float(found.errors[row])),
+        subject.facts.facts([row])[0],
         [subject.names[k] for k in np.flatnonzero(subject.Z[row])],
         number(margin) if np.isfinite(margin) else "none",
         [] if painter else _cells(subject, values, rebuilt, is_worst),
@@ -284,11 +282,10 @@ class OddRows(NamedTuple):
 def odd_rows(subject: Subject, frame: Any) -> OddRows:
     """Unusual rows, the worst first, with what stands in the first columns of the user's table."""
     found, limit = subject.explanation, subject.model.unusual_error_
-    unusual = np.flatnonzero(found.unusual)
-    ranked = unusual[np.argsort(-found.errors[unusual], kind="stable")][:ODD_ROWS]
+    unusual = subject.facts.ranked(found.unusual)
     known = getattr(subject.recipe, "id_columns_", [])  # they stand in front already
     columns = [] if frame is None else [name for name in frame.columns if name not in known][:RAW_COLUMNS]
-    facts = [RowFact(int(row), subject.ids[row], float(found.errors[row])) for row in ranked]
+    facts = subject.facts.facts(unusual[:ODD_ROWS])
     drawn = dict(_pictures(subject, facts))
     rows = [
         OddRow(
@@ -307,21 +304,3 @@ def _cell(value: Any) -> str:
     """A value of the user's table, shortened."""
     words = number(float(value)) if isinstance(value, float | np.floating) else str(value)
     return words if len(words) <= 60 else words[:59] + "…"
-
-
-class Decided(NamedTuple):
-    """What was done with a column of the user's table."""
-
-    column: str
-    role: str
-    words: str
-
-
-def decisions(recipe: Any, run: Mapping[str, Any]) -> list[Decided]:
-    """Of the run, or else of the recipe: objects or dictionaries with column, role and words."""
-    found = run.get("decisions") or getattr(recipe, "decisions_", None) or []
-    parts = ("column", "role", "words")
-    return [
-        Decided(*(str(one[part] if isinstance(one, Mapping) else getattr(one, part)) for part in parts))
-        for one in found
-    ]

@@ -11,7 +11,7 @@ from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.describing import Units
 from madbayes.estimators.problem import means_of
-from madbayes.explain import Explanation, Recipe, explain, groups_in_units, in_units, units_of
+from madbayes.explain import Explanation, Recipe, Rows, check_ids, explain, groups_in_units, in_units, units_of
 from madbayes.report.images import Painter, check_shape
 
 # Rows looked at for what needs not all of them.
@@ -30,7 +30,7 @@ class Subject(NamedTuple):
     recipe: Recipe | None
     units: Units
     explanation: Explanation
-    ids: list[Any]
+    facts: Rows  # errors and ids
     painter: Painter | None
     path: PenaltyPath | None
 
@@ -94,7 +94,7 @@ def subject_of(
         recipe,
         units,
         found,
-        list(range(len(table))) if ids is None else [str(one) for one in ids],
+        Rows(found.errors, check_ids(ids, len(table))),
         None,
         path,
     )

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
+from madbayes.words import listed
+
 # Columns that a message names, at most.
 SHOWN = 10
 
@@ -29,7 +31,7 @@ def as_frame(X: Any) -> pd.DataFrame:
     frame = X.set_axis([str(name) for name in X.columns], axis=1)
     if frame.columns.has_duplicates:
         twice = list(dict.fromkeys(frame.columns[frame.columns.duplicated()]))
-        raise TableError(f"columns of the same name: {listed(twice)}. Rename them, so that each name is there once")
+        raise TableError(f"columns of the same name: {quoted(twice)}. Rename them, so that each name is there once")
     return frame
 
 
@@ -47,14 +49,13 @@ def check_names(names: Sequence[str], known: Sequence[str], what: str) -> None:
         if name not in known:
             lower = {other.lower(): other for other in known}
             close = [lower[other] for other in get_close_matches(name.lower(), lower, n=2, cutoff=0.75)]
-            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {listed(known)}"
+            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {quoted(known)}"
             raise TableError(f"{what}: there is no column {name!r}; {hint}")
 
 
-def listed(words: Sequence[str]) -> str:
-    """Some words, not too many."""
-    rest = len(words) - SHOWN
-    return ", ".join(map(repr, words[:SHOWN])) + (f" and {rest} more" if rest > 0 else "")
+def quoted(names: Sequence[str]) -> str:
+    """Some names, not too many."""
+    return listed(map(repr, names[:SHOWN]), len(names))
 
 
 def refuse(problems: Sequence[tuple[str, str]], missing: Sequence[str]) -> NoReturn:
@@ -63,6 +64,6 @@ def refuse(problems: Sequence[tuple[str, str]], missing: Sequence[str]) -> NoRet
     more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
     flags = " ".join(f"--leave-out {shlex.quote(name)}" for name, _ in problems)
     if missing:
-        more += f"; values are missing in {listed(missing)}"
+        more += f"; values are missing in {quoted(missing)}"
         flags += " --missing median"
     raise TableError(f"{words}{more}. To go on without: {flags}")

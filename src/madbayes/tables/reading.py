@@ -20,11 +20,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from madbayes.pictures import load_images, picture_paths
-from madbayes.tables.checks import TableError, as_frame, listed
+from madbayes.tables.checks import TableError, as_frame, quoted
 
 TEXT = {".csv": None, ".tsv": "\t", ".tab": "\t", ".txt": None}
 OPENERS: dict[str, Callable] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 ACCEPTED = "CSV, TSV, Parquet, Feather or Arrow, NPY or NPZ, or a folder of pictures"
+# What readers raise when a file is not what its name says.
 BROKEN = (ValueError, OSError, EOFError, KeyError, pa.ArrowException, zipfile.BadZipFile, csv.Error, lzma.LZMAError)
 SEPARATORS = (",", ";", "\t", "|")
 # Bytes of a text file that are looked at to find out how it is written.
@@ -97,16 +98,7 @@ def read_table(source: str | Path, *, text_columns: Sequence[str] = ()) -> Table
         raise
     except PermissionError:
         raise TableError(f"{str(path)!r} may not be read: ask for permission to") from None
-    except (
-        ValueError,
-        OSError,
-        EOFError,
-        KeyError,
-        pa.ArrowException,
-        zipfile.BadZipFile,
-        csv.Error,
-        lzma.LZMAError,
-    ) as error:
+    except BROKEN as error:
         words = " ".join(str(error).split())[:200]
         raise TableError(f"{str(path)!r} cannot be read, it may be broken: {words}") from error
     if not len(table.frame):
@@ -160,7 +152,7 @@ def read_array(path: Path) -> NDArray:
             return found
         names = found.files
         if len(names) != 1 and "X" not in names:
-            raise TableError(f"{str(path)!r} has {listed(names)}: call the one to use 'X', or keep only that")
+            raise TableError(f"{str(path)!r} has {quoted(names)}: call the one to use 'X', or keep only that")
         return found["X" if "X" in names else names[0]]
 
 
@@ -293,7 +285,7 @@ def check_header(header: Sequence[str], path: Path) -> None:
     twice = list(dict.fromkeys(name for name in names if names.count(name) > 1))
     if twice:
         raise TableError(
-            f"{str(path)!r} has columns of the same name: {listed(twice)}. Rename them, so that each name is there once"
+            f"{str(path)!r} has columns of the same name: {quoted(twice)}. Rename them, so that each name is there once"
         )
 
 

@@ -14,12 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes.tables.axes import principal_axes, project
 from madbayes.tables.checks import SHOWN, TableError, as_frame, check_length, check_names, refuse
 from madbayes.tables.columns import MAX_CATEGORIES, Column, Decision, look_at
+from madbayes.tables.scaling import Scaling, learn_scaling
+from madbayes.words import listed
 
 KINDS, SCALES, MISSING = ("clusters", "features"), ("none", "standard", "robust"), ("error", "drop", "median")
-# Beyond this, squares leave the range of floating point.
-LARGEST = 1e140
-# Interquartile range of a Gaussian of unit variance.
-GAUSSIAN_IQR = 1.3489795003921634
 
 
 class Rows(NamedTuple):
@@ -149,9 +147,10 @@ class Recipe(TransformerMixin, BaseEstimator):
             self.kept_ = np.ones(len(encoded), dtype=bool)
         self.n_dropped_ = int((~self.kept_).sum())
         check_length(len(encoded), self.n_dropped_)
-        self._learn(encoded)
+        self._scaling = learn_scaling(encoded, self.columns_, kind=self.kind, scale=self.scale, missing=self.missing)
+        self.n_rows_ = len(encoded)
         self._say()
-        scaled = self._scale(self._fill(encoded))
+        scaled = self._scaled(encoded)
         self._learn_pca(scaled)
         return self._project(scaled)
 
@@ -182,7 +181,9 @@ class Recipe(TransformerMixin, BaseEstimator):
             ``X``, and ``kept``: False for rows that were left out because a value is missing.
         """
         check_is_fitted(self)
-        encoded, unknown = self._encode(as_frame(X))
+        frame = as_frame(X)
+        check_names([column.name for column in self.columns_], list(frame.columns), "the model needs more columns")
+        encoded, unknown = self._encode(frame)
         for name, count in unknown.items():
             warnings.warn(
                 f"column {name!r} has {count} values that the model has never seen: they count as none of those it "
@@ -201,7 +202,7 @@ class Recipe(TransformerMixin, BaseEstimator):
                     UserWarning,
                     stacklevel=3,
                 )
-        return Rows(self._project(self._scale(self._fill(encoded))), kept)
+        return Rows(self._project(self._scaled(encoded)), kept)
 
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
         """Numbers in original units, one column for each of ``encoded_names_``.
@@ -219,8 +220,7 @@ class Recipe(TransformerMixin, BaseEstimator):
         scaled = np.asarray(X, dtype=np.float64)
         if self.axes_ is not None:
             scaled = scaled @ self.axes_ + self.axes_origin_
-        with np.errstate(over="ignore"):
-            return (scaled * self._units + self._centres) / self._factors
+        return self._scaling.original(scaled)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the numbers that :meth:`transform` gives.
@@ -275,8 +275,6 @@ class Recipe(TransformerMixin, BaseEstimator):
     def _encode(self, frame: pd.DataFrame) -> tuple[NDArray[np.float64], dict[str, int]]:
         """Numbers of all columns that are used, and values of no known category in each column."""
         names = [column.name for column in self.columns_]
-        if hasattr(self, "deviations_"):
-            check_names(names, list(frame.columns), "the model needs more columns")
         if self.as_is:
             whole = frame if list(frame.columns) == names else frame[names]
             return np.where(np.isfinite(found := whole.to_numpy(dtype=np.float64)), found, np.nan), {}
@@ -298,74 +296,23 @@ class Recipe(TransformerMixin, BaseEstimator):
             counts[column.name] = int(np.isnan(encoded[:, place]).sum())
             place += len(column.encoded_names)
         found = [f"{name!r}: {count}" for name, count in counts.items() if count]
-        shown = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more columns" if len(found) > SHOWN else "")
         raise TableError(
-            f"missing or infinite values, by column {shown}. Fill them in with --missing median, or leave out "
-            f"{int((~complete).sum())} of {len(complete)} rows with --missing drop"
+            f"missing or infinite values, by column {listed(found[:SHOWN], len(found))}. Fill them in with --missing "
+            f"median, or leave out {int((~complete).sum())} of {len(complete)} rows with --missing drop"
         )
 
-    def _learn(self, encoded: NDArray) -> None:
-        """Means, deviations, fillings and scales of the training rows."""
-        with np.errstate(invalid="ignore"):
-            highest = np.nanmax(np.abs(encoded), axis=0)
-        # A power of two: dividing by it is exact, and squares of what is left are representable.
-        exponents = np.clip(np.frexp(highest)[1], -1000, 1024)
-        self._factors = 2.0**-exponents
-        reduced = encoded * self._factors
-        self.fill_ = self._fillings(reduced) / self._factors
-        if self.missing == "median":
-            reduced = np.where(np.isnan(reduced), self.fill_ * self._factors, reduced)
-        means, deviations = reduced.mean(axis=0), reduced.std(axis=0)
-        self.means_, self.deviations_ = means / self._factors, deviations / self._factors
-        self.n_rows_ = len(encoded)
-        numbers = np.array([c.role == "number" for c in self.columns_ for _ in c.encoded_names])
-        centres, units = self._scales(reduced, means, deviations)
-        plain = ~numbers | (units == 0)
-        self._factors = np.where(plain, 1.0, self._factors)
-        self._units = np.where(plain, 1.0, units)
-        self._centres = np.where(plain | (self.kind == "features"), 0.0, centres)
-        if self.scale == "none" and highest.max() > LARGEST:
-            name = self.encoded_names_[int(highest.argmax())]
-            raise TableError(
-                f"column {name!r} has values up to {highest.max():.3g}, whose squares cannot be computed: scale it "
-                "with --scale standard, or leave it out"
-            )
+    @property
+    def means_(self) -> NDArray[np.float64]:
+        """Mean of each encoded column of the training rows."""
+        return self._scaling.means
 
-    def _scales(self, reduced: NDArray, means: NDArray, deviations: NDArray) -> tuple[NDArray, NDArray]:
-        """Centre and unit of each column, in reduced numbers."""
-        if self.scale == "none":
-            self._factors = np.ones_like(self._factors)
-            return np.zeros_like(means), np.ones_like(means)
-        if self.scale == "standard":
-            return means, deviations
-        low, middle, high = np.percentile(reduced, [25, 50, 75], axis=0)
-        units = (high - low) / GAUSSIAN_IQR
-        return middle, np.where(units > 0, units, deviations)  # where most values are the same
+    @property
+    def deviations_(self) -> NDArray[np.float64]:
+        """Standard deviation of each encoded column of the training rows."""
+        return self._scaling.deviations
 
-    def _fillings(self, reduced: NDArray) -> NDArray:
-        """What stands for a missing value: the median, or the most frequent of zero and one, or category."""
-        if self.missing != "median":
-            return np.zeros(reduced.shape[1])
-        found, place = np.nanmedian(reduced, axis=0), 0
-        for column in self.columns_:
-            here = slice(place, place + len(column.encoded_names))
-            place = here.stop
-            if column.role == "category":
-                found[here] = np.arange(here.stop - here.start) == np.nansum(reduced[:, here], axis=0).argmax()
-                found[here] *= self._factors[here]
-            elif column.role == "flag":
-                found[here] = np.round(found[here] / self._factors[here]) * self._factors[here]
-        return found
-
-    def _fill(self, encoded: NDArray) -> NDArray:
-        if self.missing != "median" or not np.isnan(encoded).any():
-            return encoded
-        return np.where(np.isnan(encoded), self.fill_, encoded)
-
-    def _scale(self, encoded: NDArray) -> NDArray:
-        if self.scale == "none":
-            return np.ascontiguousarray(encoded)
-        return np.ascontiguousarray((encoded * self._factors - self._centres) / self._units)
+    def _scaled(self, encoded: NDArray) -> NDArray:
+        return self._scaling.scaled(self._scaling.filled(encoded))
 
     def _learn_pca(self, scaled: NDArray) -> None:
         """Principal axes; about the origin for features, which are not centred."""
@@ -420,7 +367,9 @@ class Recipe(TransformerMixin, BaseEstimator):
             "n_rows": self.n_rows_,
             "n_dropped": self.n_dropped_,
             "n_features_in": self.n_features_in_,
-            **{name: getattr(self, attribute) for name, attribute in ARRAYS.items()},
+            **self._scaling._asdict(),
+            "axes": self.axes_,
+            "axes_origin": self.axes_origin_,
         }
 
     @classmethod
@@ -433,8 +382,9 @@ class Recipe(TransformerMixin, BaseEstimator):
         recipe.id_columns_ = list(state["id_columns"])
         recipe.n_rows_, recipe.n_dropped_ = state["n_rows"], state["n_dropped"]
         recipe.n_features_in_ = state["n_features_in"]
-        for name, attribute in ARRAYS.items():
-            setattr(recipe, attribute, None if state[name] is None else np.asarray(state[name], dtype=np.float64))
+        recipe._scaling = Scaling(*(np.asarray(state[name], dtype=np.float64) for name in Scaling._fields))
+        recipe.axes_ = None if state["axes"] is None else np.asarray(state["axes"], dtype=np.float64)
+        recipe.axes_origin_ = np.asarray(state["axes_origin"], dtype=np.float64)
         recipe._check_state()
         return recipe
 
@@ -442,24 +392,11 @@ class Recipe(TransformerMixin, BaseEstimator):
         """Whether what a file says fits together."""
         self._check_parameters()
         D = len(self.encoded_names_)
-        shapes = {name: getattr(self, attribute).shape for name, attribute in ARRAYS.items() if name != "axes"}
-        if any(shape != (D,) for shape in shapes.values()):
+        shapes = [array.shape for array in (*self._scaling, self.axes_origin_)]
+        if any(shape != (D,) for shape in shapes):
             raise ValueError(f"the recipe has {D} columns and arrays of shapes {shapes}")
         if (self.axes_ is None) != (self.pca is None) or (self.axes_ is not None and self.axes_.shape != (self.pca, D)):
             raise ValueError("the principal components of the recipe do not fit its columns")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "axes_origin_")
-
-
-# How arrays of a fitted recipe are called in a model file, and here.
-ARRAYS = {
-    "means": "means_",
-    "deviations": "deviations_",
-    "fill": "fill_",
-    "factors": "_factors",
-    "centres": "_centres",
-    "units": "_units",
-    "axes": "axes_",
-    "axes_origin": "axes_origin_",
-}

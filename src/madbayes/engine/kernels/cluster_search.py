@@ -217,6 +217,34 @@ def open_rows(weights, state, used, room, price, negligible):  # type: ignore[no
     return after
 
 
+@compiled()
+def join_partners(labels, changed, costs, partners, names, limit):  # type: ignore[no-untyped-def]
+    """Merge clusters that are each other's partners, cheapest pairs first.
+
+    labels : INOUT (N,); changed : INOUT (used,), set where a cluster has other rows than before
+    costs : IN (used,), of a cluster and its partner; partners : INOUT (used,), -1 for none
+    names : IN (used,), what a pair is called by its first
+    Returns how many pairs there were, at most ``limit``. The other name of each is left without rows.
+    """
+    merged, targets = 0, np.arange(len(partners))
+    while merged < limit:
+        first = -1
+        for k in range(len(partners)):
+            if partners[k] >= 0 and partners[partners[k]] == k and (first < 0 or costs[k] < costs[first]):
+                first = k
+        if first < 0:
+            break
+        second = partners[first]
+        targets[first] = targets[second] = names[first]
+        changed[first] = changed[second] = True
+        partners[first] = partners[second] = -1
+        merged += 1
+    if merged > 0:
+        for n in range(len(labels)):
+            labels[n] = targets[labels[n]]
+    return merged
+
+
 @compiled(fastmath=REORDER)
 def merge_cheapest(state, used, limit, price, negligible):  # type: ignore[no-untyped-def]
     """Merge clusters that are each other's cheapest, cheapest pairs first, if they cost less than the price.
@@ -225,7 +253,7 @@ def merge_cheapest(state, used, limit, price, negligible):  # type: ignore[no-un
     Returns how many pairs there were, at most ``limit``. The second of each is left without rows.
     """
     labels, A, sizes, _, changed, _, _ = state
-    costs, partners, targets = np.full(used, price), np.full(used, -1), np.arange(used)
+    costs, partners = np.full(used, price), np.full(used, -1)
     for j in range(used):
         for k in range(j):
             distance = 0.0
@@ -237,23 +265,7 @@ def merge_cheapest(state, used, limit, price, negligible):  # type: ignore[no-un
                 costs[j], partners[j] = cost, k
             if cost < costs[k]:
                 costs[k], partners[k] = cost, j
-    merged = 0
-    while merged < limit:
-        first = -1
-        for k in range(used):
-            if partners[k] >= 0 and partners[partners[k]] == k and (first < 0 or costs[k] < costs[first]):
-                first = k
-        if first < 0:
-            break
-        second = partners[first]
-        targets[second] = first
-        changed[first] = changed[second] = True
-        partners[first] = partners[second] = -1
-        merged += 1
-    if merged > 0:
-        for n in range(len(labels)):
-            labels[n] = targets[labels[n]]
-    return merged
+    return join_partners(labels, changed, costs, partners, np.arange(used), limit)
 
 
 @compiled(fastmath=REORDER)

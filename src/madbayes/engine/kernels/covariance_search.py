@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from madbayes.engine.kernels.cluster_search import join_partners
 from madbayes.engine.kernels.compiling import REORDER, compiled
 
 # A cluster that shrinks to less than this share of its volume is fitted anew: P would lose too many digits.
@@ -275,7 +276,7 @@ def merge_pairs(state, used, limit, learned, price, negligible):  # type: ignore
     labels, means, _, counts, _, _, _, _, changed, _, _ = state
     D = means.shape[1]
     M, L = np.empty((D, D)), np.empty((D, D))
-    costs, partners, names, targets = np.full(used, price), np.full(used, -1), np.arange(used), np.arange(used)
+    costs, partners, names = np.full(used, price), np.full(used, -1), np.arange(used)
     for j in range(used):
         for k in range(j):
             if counts[j] > 0 and counts[k] > 0:
@@ -289,23 +290,7 @@ def merge_pairs(state, used, limit, learned, price, negligible):  # type: ignore
                     costs[j], partners[j], names[j] = cost, k, name
                 if cost < costs[k]:
                     costs[k], partners[k], names[k] = cost, j, name
-    merged = 0
-    while merged < limit:
-        first = -1
-        for k in range(used):
-            if partners[k] >= 0 and partners[partners[k]] == k and (first < 0 or costs[k] < costs[first]):
-                first = k
-        if first < 0:
-            break
-        second, name = partners[first], names[first]
-        targets[first] = targets[second] = name
-        changed[first] = changed[second] = True
-        partners[first] = partners[second] = -1
-        merged += 1
-    if merged > 0:
-        for n in range(len(labels)):
-            labels[n] = targets[labels[n]]
-    return merged
+    return join_partners(labels, changed, costs, partners, names, limit)
 
 
 @compiled()

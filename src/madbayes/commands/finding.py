@@ -1,0 +1,109 @@
+"""From numbers to a model, its path and its stability, as the settings of a command ask for them."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from madbayes import BPMeans, DPMeans, penalty_path, stability
+from madbayes.commands.console import log
+from madbayes.commands.errors import Interrupts
+from madbayes.commands.options import Settings, penalty_of
+from madbayes.comparison import Stability
+from madbayes.engine.path import PenaltyPath
+from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
+from madbayes.files import plain
+
+# Rows that refits look at, at most.
+REFIT_ROWS = 2000
+# A look at a few numbers of groups, for those who have no time.
+QUICK = {"max_components": 8, "max_rows": 200, "n_null": 0}
+
+
+def find(X: NDArray, settings: Settings, stopped: Interrupts) -> tuple[GroupEstimator, PenaltyPath | None]:
+    """The model, and the path if it was needed to find it."""
+    try:
+        if settings.groups is not None:
+            found = find_path(X, settings)
+            return near_groups(settings, found).fit(X), found
+        model = estimator(settings, penalty_of(settings.penalty)).fit(X)
+        return model, getattr(model, "path_", None)
+    except KeyboardInterrupt:
+        if not stopped.happened:
+            raise
+    # There was no result to keep: a quick look finds one, unless Ctrl-C is pressed once more.
+    log.warning("stopped early: finishing with a quick look, Ctrl-C stops that too")
+    found = penalty_path(X, settings.kind, random_state=settings.seed, n_jobs=settings.jobs, **QUICK)
+    settings = replace(settings, groups=min(settings.groups, 8) if settings.groups else None)
+    if settings.groups is not None:
+        model = near_groups(settings, found)
+    else:
+        chosen = penalty_of(settings.penalty)
+        model = estimator(settings, found.suggest() if chosen == "auto" else chosen)
+    return model.set_params(time_limit=1.0, n_init=2).fit(X), found
+
+
+def estimator(settings: Settings, penalty: float | str, most: int | None = None) -> GroupEstimator:
+    """The model to fit."""
+    common: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.jobs}
+    if settings.kind == "clusters":
+        return DPMeans(penalty, max_clusters=most, **common)
+    return BPMeans(penalty, max_components=most, **common)
+
+
+def near_groups(settings: Settings, found: PenaltyPath) -> GroupEstimator:
+    """A model of so many groups: at the penalty where they are best, or where more would be if they may."""
+    wanted = int(settings.groups or 1)
+    if wanted in found.intervals:
+        return estimator(settings, found.suggest(wanted), wanted)
+    more = [K for K in found.intervals if wanted < K]
+    if not more:
+        log.warning("%d groups are more than the rows tell apart: %d at most", wanted, max(found.intervals))
+        return estimator(settings, found.suggest(max(found.intervals)), wanted)
+    words = "%d groups are best at no penalty: these are the best %d at the penalty of %d"
+    log.warning(words, wanted, wanted, min(more))
+    return estimator(settings, found.suggest(min(more)), wanted)
+
+
+def find_path(X: NDArray, settings: Settings) -> PenaltyPath:
+    """Which penalties each number of groups is best for."""
+    wanted = settings.groups or 0
+    most = wanted + 2 if wanted >= PATH_LENGTH else None
+    return penalty_path(X, settings.kind, max_components=most, random_state=settings.seed, n_jobs=settings.jobs)
+
+
+def refit(X: NDArray, model: GroupEstimator, settings: Settings) -> Stability:
+    """How stable the groups are, judged by some of the rows where there are many."""
+    rows: NDArray | slice = slice(None)
+    weights = None
+    if len(X) > REFIT_ROWS:
+        rows = np.sort(np.random.default_rng(settings.seed).choice(len(X), REFIT_ROWS, replace=False))
+        weights = np.full(REFIT_ROWS, len(X) / REFIT_ROWS)
+    return stability(
+        X[rows],
+        model,
+        n_refits=settings.refits,
+        sample_weight=weights,
+        random_state=settings.seed,
+        n_jobs=settings.jobs,
+    )
+
+
+def path_values(found: PenaltyPath, settings: Settings) -> dict[str, Any]:
+    """A path in plain values, with what it is a path of."""
+    return {"kind": settings.kind, **found.to_dict(), "suggested_penalty": plain(found.suggest())}
+
+
+def path_lines(found: PenaltyPath) -> str:
+    """A path as lines of text."""
+    lines = [str(found), "", f"{'groups':>6}  {'squared error':>13}  best for penalties"]
+    for K, sse in zip(found.n_components.tolist(), found.sse.tolist(), strict=True):
+        if K in found.intervals:
+            low, high = found.intervals[K]
+            ends = f"from {low:.4g} to {high:.4g}" if np.isfinite(high) else f"from {low:.4g} on"
+        else:
+            ends = "-"
+        mark = "  <- best" if found.best == K else ""
+        lines.append(f"{K:>6}  {sse:>13.5g}  {ends}{mark}")
+    return "\n".join(lines)
