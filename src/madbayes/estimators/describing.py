@@ -116,9 +116,10 @@ def deviations(distance: float) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits of a number, four where it has thousands: 0.0123, 1987, 52 000."""
-    if not 1000 <= abs(value) < 1e15:
-        return f"{value + 0.0:.3g}"  # of zero without its sign
+    """Three digits of a number, four where it has thousands: 0.0123, 1987, 52 000, 1.95e10."""
+    if not 1000 <= abs(value) < 1e7:
+        digits, power, exponent = f"{value + 0.0:.3g}".partition("e")  # of zero without its sign
+        return f"{digits}e{int(exponent)}" if power else digits
     digits = 3 - int(np.floor(np.log10(abs(value))))
     return f"{round(value, digits):,.0f}".replace(",", " " if abs(value) >= 10000 else "")
 
