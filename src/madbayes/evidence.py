@@ -22,13 +22,15 @@ def kind_of(model: GroupEstimator) -> str:
 
 def evidence(model: GroupEstimator, path: PenaltyPath | None) -> list[str]:
     """Why there are so many groups."""
-    sentences = [] if path is None else path_words(path, kind_of(model))
-    sentences += _chosen(model, path) if path is not None and hasattr(model, "path_") else _given(model)
+    if path is not None and hasattr(model, "path_"):
+        sentences = [*path_words(path, kind_of(model)), *_chosen(model, path)]
+    else:
+        sentences = [*_given(model), *_not_asked(path, kind_of(model))]
     if not model.converged_:
         sentences.append("The search was stopped before its end: what is told is the best so far.")
     gap, kind = model.optimality_gap_, kind_of(model)
     if gap is not None and gap < 0.5:
-        sentences.append(f"No other {kind} can be better by more than {max(1, ceil(100 * gap))} % of the objective.")
+        sentences.append(f"No other {kind} can lower the objective by more than {max(1, ceil(100 * gap))} %.")
     return sentences
 
 
@@ -46,6 +48,15 @@ def _given(model: GroupEstimator) -> list[str]:
     if cap is not None and cap == K:
         return [f"At most {counted(cap, one)} were asked for; there may be more."]
     return [f"{words}."]
+
+
+def _not_asked(path: PenaltyPath | None, kind: str) -> list[str]:
+    """What the path says where it was not asked."""
+    if path is None or not path.ratios:
+        return []
+    if not path.candidates:
+        return [f"The rows themselves speak for no number of {kind}: none stands out against tables without groups."]
+    return [f"The rows themselves speak for {counted(path.best, kind[:-1])}{' (weakly)' if path.is_weak else ''}."]
 
 
 def _share(share: float) -> str:

@@ -245,7 +245,7 @@ def test_absurd_scales_make_no_difference(tmp_path):
 def test_the_path_alone(table, tmp_path):
     found = call("path", table, "--out", tmp_path / "path.json")
     assert found.exit_code == 0, found.output
-    assert "3 groups: best for penalties" in found.stdout
+    assert "The evidence is clear: 3 clusters are best for penalties" in found.stdout
     (line,) = [line for line in found.stdout.splitlines() if line.endswith("<- best")]
     assert line.split()[0] == "3"
     printed = json.loads(call("path", table, "--json").stdout)

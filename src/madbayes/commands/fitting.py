@@ -26,10 +26,14 @@ from madbayes.commands.results import Fitted
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
+from madbayes.estimators.describing import number
+from madbayes.evidence import path_words
 from madbayes.experiments.parts import plain
 from madbayes.explain import Explanation, explain
 from madbayes.report import write_report
 
+# Numbers of groups that a printed path shows, unless the best one is higher.
+PATH_SHOWN = 20
 # Rows that refits look at, at most.
 REFIT_ROWS = 2000
 # A look at a few numbers of groups, for those who have no time.
@@ -38,6 +42,7 @@ NO_GROUPS = (
     "No number of groups stands out. Look at columns that matter (--columns), tame long tails (--scale robust), or ask "
     "for so many groups all the same (--groups 5)."
 )
+NO_PICTURES = "No number of groups stands out. Ask for so many groups all the same (--groups 5)."
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow")
 
 OutOption = Annotated[
@@ -106,7 +111,7 @@ def fit(
     if as_json:
         typer.echo(json.dumps(plain(outcome.to_dict()), indent=1))
     else:
-        typer.echo(f"{outcome.explanation}\n\nReport: {place / results.REPORT}")
+        typer.echo(f"{outcome.words}\n\nReport: {place / results.REPORT}")
     if stopped.happened:
         raise typer.Exit(Code.INTERRUPTED)
 
@@ -151,7 +156,7 @@ def path(
             found = find_path(intake.X, settings)
         if out is not None:
             results.write_json(out, path_values(found, settings))
-    typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_table(found))
+    typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_table(found, settings.kind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +166,12 @@ class Outcome:
     out: Path
     explanation: Explanation
     run: dict[str, Any]
+    pictured: bool  # whether rows are pictures
+
+    @property
+    def words(self) -> str:
+        """The summary; pictures are described better by the report than by their pixels."""
+        return self.explanation.text(columns=not self.pictured)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -192,16 +203,15 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
         log.warning("stopped: what is written is the best result so far (press Ctrl-C again to write nothing)")
     fitted = Fitted(intake.recipe, model)
     ids = intake.ids
-    chosen = found if settings.groups is None and settings.penalty == "auto" else None
     names = results.first_ids(ids)
-    explanation = explain(model, intake.X, recipe=intake.recipe, ids=names, path=chosen, stability=refits)
+    explanation = explain(model, intake.X, recipe=intake.recipe, ids=names, path=found, stability=refits)
     run = run_values(settings, intake, fitted, talk, began, interrupted=stopped.happened)
     with results.staged(out) as folder:
         write_result(folder, fitted, intake, ids, found, refits, run, talk)
-    if chosen is not None and not chosen.candidates:
-        log.info(NO_GROUPS)
+    if settings.groups is None and settings.penalty == "auto" and found is not None and not found.candidates:
+        log.info(NO_PICTURES if intake.table.shape is not None else NO_GROUPS)
     log.info("Written to %s: %s", out, ", ".join(results.FILES), extra=data(out=str(out)))
-    return Outcome(out, explanation, run)
+    return Outcome(out, explanation, run, intake.table.shape is not None)
 
 
 def write_result(
@@ -264,7 +274,7 @@ def find(X: NDArray, settings: Settings, stopped: Interrupts) -> tuple[GroupEsti
     try:
         if settings.groups is not None:
             found = find_path(X, settings)
-            return near_groups(settings, found).fit(X), found
+            return fit_near_groups(X, settings, found), found
         model = estimator(settings, penalty_of(settings.penalty)).fit(X)
         return model, getattr(model, "path_", None)
     except KeyboardInterrupt:
@@ -275,7 +285,7 @@ def find(X: NDArray, settings: Settings, stopped: Interrupts) -> tuple[GroupEsti
     found = penalty_path(X, settings.kind, random_state=settings.seed, n_jobs=settings.jobs, **QUICK)
     settings = replace(settings, groups=min(settings.groups, 8) if settings.groups else None)
     if settings.groups is not None:
-        model = near_groups(settings, found)
+        model = near_groups(settings, found, int(settings.groups))
     else:
         chosen = penalty_of(settings.penalty)
         model = estimator(settings, found.suggest() if chosen == "auto" else chosen)
@@ -290,18 +300,23 @@ def estimator(settings: Settings, penalty: float | str, most: int | None = None)
     return BPMeans(penalty, max_components=most, **common)
 
 
-def near_groups(settings: Settings, found: PenaltyPath) -> GroupEstimator:
-    """A model of so many groups: at the penalty where they are best, or where more would be if they may."""
+def fit_near_groups(X: NDArray, settings: Settings, found: PenaltyPath) -> GroupEstimator:
+    """A model of so many groups, or nearly."""
     wanted = int(settings.groups or 1)
-    if wanted in found.intervals:
-        return estimator(settings, found.suggest(wanted), wanted)
-    more = [K for K in found.intervals if wanted < K]
-    if not more:
-        log.warning("%d groups are more than the rows tell apart: %d at most", wanted, max(found.intervals))
-        return estimator(settings, found.suggest(max(found.intervals)), wanted)
-    words = "%d groups are best at no penalty: these are the best %d at the penalty of %d"
-    log.warning(words, wanted, wanted, min(more))
-    return estimator(settings, found.suggest(min(more)), wanted)
+    model = near_groups(settings, found, wanted).fit(X)
+    if len(model.group_names_) < wanted < max(found.intervals):
+        # Fewer are best where the path, which looks less far, has so many: a lower penalty gives them.
+        model = near_groups(settings, found, wanted + 1).fit(X)
+    return model
+
+
+def near_groups(settings: Settings, found: PenaltyPath, least: int) -> GroupEstimator:
+    """A model of at most the groups wanted, at a penalty where so many are best, or else the next higher number."""
+    wanted, most = int(settings.groups or 1), max(found.intervals)
+    if least > most:
+        log.warning("%d groups are more than the rows tell apart: %d at most", wanted, most)
+    K = min((K for K in found.intervals if least <= K), default=most)
+    return estimator(settings, found.suggest(K), wanted)
 
 
 def find_path(X: NDArray, settings: Settings) -> PenaltyPath:
@@ -374,15 +389,18 @@ def path_values(found: PenaltyPath, settings: Settings) -> dict[str, Any]:
     return {"kind": settings.kind, **found.to_dict(), "suggested_penalty": plain(found.suggest())}
 
 
-def path_table(found: PenaltyPath) -> str:
+def path_table(found: PenaltyPath, kind: str) -> str:
     """A path as lines of text."""
-    lines = [str(found), "", f"{'groups':>6}  {'squared error':>13}  best for penalties"]
-    for K, sse in zip(found.n_components.tolist(), found.sse.tolist(), strict=True):
+    lines = [*path_words(found, kind), "", f"{'groups':>6}  {'squared error':>13}  best for penalties"]
+    shown = max(PATH_SHOWN, len(found.n_components[found.n_components <= found.best]) + 5)
+    for K, sse in list(zip(found.n_components.tolist(), found.sse.tolist(), strict=True))[:shown]:
         if K in found.intervals:
             low, high = found.intervals[K]
-            ends = f"from {low:.4g} to {high:.4g}" if np.isfinite(high) else f"from {low:.4g} on"
+            ends = f"from {number(low)} to {number(high)}" if np.isfinite(high) else f"from {number(low)} on"
         else:
             ends = "-"
         mark = "  <- best" if found.best == K else ""
-        lines.append(f"{K:>6}  {sse:>13.5g}  {ends}{mark}")
+        lines.append(f"{K:>6}  {number(sse):>13}  {ends}{mark}")
+    if len(found.n_components) > shown:
+        lines.append(f"... and {len(found.n_components) - shown} more: --json has all of them")
     return "\n".join(lines)

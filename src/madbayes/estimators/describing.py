@@ -118,8 +118,8 @@ def deviations(distance: float) -> str:
 def number(value: float) -> str:
     """Three digits of a number, four where it has thousands: 0.0123, 1987, 52 000, 1.95e10."""
     if not 1000 <= abs(value) < 1e7:
-        digits, power, exponent = f"{value + 0.0:.3g}".partition("e")  # of zero without its sign
-        return f"{digits}e{int(exponent)}" if power else digits
+        words, _, exponent = f"{value + 0.0:.3g}".partition("e")  # of zero without its sign
+        return f"{words}e{int(exponent)}" if exponent else words
     digits = 3 - int(np.floor(np.log10(abs(value))))
     return f"{round(value, digits):,.0f}".replace(",", " " if abs(value) >= 10000 else "")
 
