@@ -25,7 +25,7 @@ def evidence(model: GroupEstimator, path: PenaltyPath | None) -> list[str]:
     if path is not None and hasattr(model, "path_"):
         sentences = [*path_words(path, kind_of(model)), *_chosen(model, path)]
     else:
-        sentences = [*_given(model), *_not_asked(path, kind_of(model))]
+        sentences = [_given(model), *_not_asked(model, path)]
     if not model.converged_:
         sentences.append("The search was stopped before its end: what is told is the best so far.")
     gap, kind = model.optimality_gap_, kind_of(model)
@@ -34,26 +34,31 @@ def evidence(model: GroupEstimator, path: PenaltyPath | None) -> list[str]:
     return sentences
 
 
-def _given(model: GroupEstimator) -> list[str]:
+def _given(model: GroupEstimator) -> str:
     """Of a fit whose penalty or number was given."""
     one, many = kind_of(model)[:-1], kind_of(model)
     if hasattr(model, "n_components"):
-        return [f"The number of {many} was given."]
-    cap, K = model._cap(), model._n_features_out
-    if cap is not None and model.penalty_ == 0:
-        return [f"The number of {many} was given: {cap}."]
+        return f"The number of {many} was given."
+    if model.penalty_ == 0 and model._cap() is not None:
+        return f"The number of {many} was given: {model._cap()}."
+    if _is_full(model):
+        return f"At most {counted(model._n_features_out, one)} were asked for."
     words = f"The penalty was given: one more {one} costs {number(model.penalty_)}"
     if np.isfinite(model.penalty_share_) and not hasattr(model, "covariances_"):
         words += f", which is {_share(model.penalty_share_)} of the squared error about the mean"
-    if cap is not None and cap == K:
-        return [f"At most {counted(cap, one)} were asked for; there may be more."]
-    return [f"{words}."]
+    return f"{words}."
 
 
-def _not_asked(path: PenaltyPath | None, kind: str) -> list[str]:
-    """What the path says where it was not asked."""
+def _is_full(model: GroupEstimator) -> bool:
+    """Whether there are as many groups as there may be, at a penalty that might allow more."""
+    return not hasattr(model, "n_components") and model.penalty_ > 0 and model._cap() == model._n_features_out
+
+
+def _not_asked(model: GroupEstimator, path: PenaltyPath | None) -> list[str]:
+    """What speaks for another number than the one that was given."""
+    kind = kind_of(model)
     if path is None or not path.ratios:
-        return []
+        return ["There may be more."] if _is_full(model) else []
     if not path.candidates:
         return [f"The rows themselves speak for no number of {kind}: none stands out against tables without groups."]
     return [f"The rows themselves speak for {counted(path.best, kind[:-1])}{' (weakly)' if path.is_weak else ''}."]

@@ -109,9 +109,16 @@ def compare(
 
     Rows are matched by their identifiers, or by their numbers where there are none. Duplicates count once.
 
-    Example:
+    Are the groups of last month those of this month, in other rows? Apply the old model to the new table, and compare
+    that with a new fit.
+
+    Examples:
 
     - madbayes compare monday tuesday --max-moved 5%
+
+    - madbayes apply january february.csv --out old.parquet
+
+    - madbayes compare old.parquet february
     """
     limit = share_of(max_moved)
     found = comparison(read_assigned(old), read_assigned(new))
