@@ -47,7 +47,10 @@ def path_of(losses, **more):
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(0, "0"), (1 / 3, "0.333"), (31.25, "31.2"), (1987.0, "1987"), (51987.0, "51 990"), (-1234567, "-1 235 000")],
+    [
+        *[(0, "0"), (1 / 3, "0.333"), (31.25, "31.2"), (1987.0, "1987"), (51987.0, "51 990"), (-1234567, "-1 235 000")],
+        *[(19_540_000_000, "1.95e10"), (-1e7, "-1e7"), (9.28e-7, "9.28e-7"), (np.inf, "inf")],
+    ],
 )
 def test_numbers_as_one_reads_them(value, words):
     assert number(value) == words
@@ -231,8 +234,24 @@ def test_a_category_stands_for_the_others_of_its_column():
 def test_a_penalty_of_ones_own_beside_a_path(X):
     model = DPMeans(500.0, random_state=0).fit(X)
     found = explain(model, X, path=penalty_path(X, "clusters", random_state=0)).evidence
-    assert any(sentence.startswith("The evidence is clear") for sentence in found)
+    assert "The rows themselves speak for 3 clusters." in found
+    assert not any(sentence.startswith("The evidence") for sentence in found)
     assert any(sentence.startswith("The penalty was given: one more cluster costs 500") for sentence in found)
+
+
+def test_groups_of_ones_own_where_none_stand_out(X):
+    """They are not said not to be there."""
+    path = path_of([100.0, 60.0, 10.0, 9.0], null_ratios=[{3: 300.0}] * 3)
+    found = explain(DPMeans("10%", random_state=0).fit(X), X, path=path)
+    assert len(found.groups) > 1
+    assert "No groups found" not in str(found)
+    assert "The rows themselves speak for no number of clusters" in str(found)
+
+
+def test_a_summary_without_columns(model, X):
+    full, short = explain(model, X).text(), explain(model, X).text(columns=False)
+    assert " sd (" in full
+    assert [line for line in full.splitlines() if " sd (" not in line] == short.splitlines()
 
 
 def test_evidence_of_a_path():
@@ -268,7 +287,7 @@ def test_unstable_groups_are_named(X):
 
 def test_caps_and_given_penalties_in_words(X):
     capped = explain(DPMeans(1.0, max_clusters=2, random_state=0).fit(X), X).evidence
-    assert "At most 2 clusters were asked for; there may be more." in capped
+    assert capped[1:3] == ["At most 2 clusters were asked for.", "There may be more."]
     assert (
         "The number of clusters was given: 2." in explain(DPMeans(0, max_clusters=2, random_state=0).fit(X), X).evidence
     )

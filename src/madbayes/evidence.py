@@ -20,31 +20,48 @@ def kind_of(model: GroupEstimator) -> str:
 
 def evidence(model: GroupEstimator, path: PenaltyPath | None) -> list[str]:
     """Why there are so many groups."""
-    sentences = [] if path is None else path_words(path, kind_of(model))
-    sentences += _chosen(model, path) if path is not None and hasattr(model, "path_") else _given(model)
+    if path is not None and hasattr(model, "path_"):
+        sentences = [*path_words(path, kind_of(model)), *_chosen(model, path)]
+    else:
+        sentences = [_given(model), *_not_asked(model, path)]
     if not model.converged_:
         sentences.append("The search was stopped before its end: what is told is the best so far.")
     gap, kind = model.optimality_gap_, kind_of(model)
     if gap is not None and gap < 0.5:
-        sentences.append(f"No other {kind} can be better by more than {max(1, ceil(100 * gap))} % of the objective.")
+        sentences.append(f"No other {kind} can lower the objective by more than {max(1, ceil(100 * gap))} %.")
     return sentences
 
 
-def _given(model: GroupEstimator) -> list[str]:
+def _given(model: GroupEstimator) -> str:
     """Of a fit whose penalty or number was given."""
     one, many = kind_of(model)[:-1], kind_of(model)
     if hasattr(model, "n_components"):
-        return [f"The number of {many} was given."]
-    cap, K = model._cap(), model._n_features_out
-    if cap is not None and model.penalty_ == 0:
-        return [f"The number of {many} was given: {cap}."]
-    if cap is not None and cap == K:
-        return [f"At most {counted(cap, one)} {'was' if cap == 1 else 'were'} asked for; there may be more."]
+        return f"The number of {many} was given."
+    if model.penalty_ == 0 and model._cap() is not None:
+        return f"The number of {many} was given: {model._cap()}."
+    if _is_full(model):
+        K = model._n_features_out
+        return f"At most {counted(K, one)} {'was' if K == 1 else 'were'} asked for."
     words, share = f"The penalty was given: one more {one} costs {number(model.penalty_)}", model.penalty_share_
     if np.isfinite(share) and not hasattr(model, "covariances_"):
         part = percent(share) if share >= 0.01 else exact_percent(share)
         words += f", which is {part} of the squared error about the mean"
-    return [f"{words}."]
+    return f"{words}."
+
+
+def _is_full(model: GroupEstimator) -> bool:
+    """Whether there are as many groups as there may be, at a penalty that might allow more."""
+    return not hasattr(model, "n_components") and model.penalty_ > 0 and model._cap() == model._n_features_out
+
+
+def _not_asked(model: GroupEstimator, path: PenaltyPath | None) -> list[str]:
+    """What speaks for another number than the one that was given."""
+    kind = kind_of(model)
+    if path is None or not path.ratios:
+        return ["There may be more."] if _is_full(model) else []
+    if not path.candidates:
+        return [f"The rows themselves speak for no number of {kind}: none stands out against tables without groups."]
+    return [f"The rows themselves speak for {counted(path.best, kind[:-1])}{' (weakly)' if path.is_weak else ''}."]
 
 
 def _chosen(model: GroupEstimator, path: PenaltyPath) -> list[str]:

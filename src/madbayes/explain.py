@@ -140,13 +140,17 @@ class Explanation:
         if not count:
             return "No row is unusual."
         names = listed([row.id for row in self.worst], count)
-        verb = "fits" if count == 1 else "fit"
-        return f"{counted(count, 'row')} ({percent(count / self.n_rows)}) {verb} worse than usual: {names}."
+        return f"Unusual, because they fit worst: {counted(count, 'row')} ({percent(count / self.n_rows)}), {names}."
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, columns: bool = True) -> str:
+        """The summary; without columns where their names say nothing, as those of pixels do."""
         lines = [self.headline, *(f"  {sentence}" for sentence in [*self.evidence, *self.stability])]
         for group in self.groups[:SHOWN]:
-            lines += ["", group.title, *_group_lines(group)]
+            told = [f"  {words}" for words in notable(group.columns)] if columns and group.columns else []
+            lines += ["", group.title, *told, *_row_lines(group)]
         if len(self.groups) > SHOWN:
             lines += ["", f"... and {len(self.groups) - SHOWN} more groups"]
         return "\n".join([*lines, "", self.oddities])
@@ -221,7 +225,7 @@ def explain(
     2 clusters of 5 rows.
       They explain 98 % of the variance of the table.
       The penalty was given: one more cluster costs 20, which is 16 % of the squared error about the mean.
-      No other clusters can be better by more than 1 % of the objective.
+      No other clusters can lower the objective by more than 1 %.
     <BLANKLINE>
     group 0: 3 rows (60 %)
       x0 +0.8 sd (10 against 6)
@@ -355,10 +359,7 @@ def explained(model: GroupEstimator, X: ArrayLike, errors: NDArray) -> list[str]
     return [f"They explain {percent(share)} of the variance of the table."]
 
 
-def _group_lines(group: GroupFacts) -> list[str]:
-    """What sets it apart, and its rows."""
-    lines = [f"  {words}" for words in notable(group.columns)] if group.columns else []
+def _row_lines(group: GroupFacts) -> list[str]:
+    """Rows that show what it is, if there are any."""
     typical, worst = (", ".join(str(row.id) for row in rows) for rows in (group.typical_rows, group.worst_rows))
-    if typical:
-        lines.append(f"  typical rows: {typical}" + (f"; worst-fitting: {worst}" if worst else ""))
-    return lines
+    return [f"  typical rows: {typical}" + (f"; worst-fitting: {worst}" if worst else "")] if typical else []

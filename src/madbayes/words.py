@@ -9,11 +9,12 @@ import numpy as np
 def number(value: float) -> str:
     """Three digits of a number, four where it has thousands.
 
-    >>> number(0.012345), number(1987.4), number(52_013)
-    ('0.0123', '1987', '52 010')
+    >>> number(0.012345), number(1987.4), number(52_013), number(19_512_345_678)
+    ('0.0123', '1987', '52 010', '1.95e10')
     """
-    if not 1000 <= abs(value) < 1e15:
-        return f"{value + 0.0:.3g}"  # of zero without its sign
+    if not 1000 <= abs(value) < 1e7:
+        words, _, exponent = f"{value + 0.0:.3g}".partition("e")  # of zero without its sign
+        return f"{words}e{int(exponent)}" if exponent else words
     digits = 3 - int(np.floor(np.log10(abs(value))))
     return spaced(round(value, digits))
 

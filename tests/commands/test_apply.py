@@ -39,7 +39,7 @@ def test_what_is_unheard_of_is_counted(result, tmp_path):
     found = call("apply", result, tmp_path / "new.csv", "--out", tmp_path / "a.tsv")
     assert found.exit_code == 0, found.output
     assert "Note: column 'channel' has 3 values that the model has never seen" in found.stderr
-    assert "3 rows fit worse than 99 % of the rows of the fit" in found.stdout
+    assert "Unusual, worse than 99 % of the rows of the fit: 3 rows." in found.stdout
     assert pd.read_csv(tmp_path / "a.tsv", sep="\t")["unusual"].tolist() == [False, True, True, False, False, True]
 
 

@@ -69,7 +69,7 @@ def test_groups_are_born_and_die(tmp_path):
     assert back["dead"] == ["b"]
     text = call("compare", old, new).stdout
     assert "b: new" in text
-    assert "dear -> a: 6 -> 3 rows, 50 % in common" in text
+    assert "dear -> a: 6 rows -> 3 rows, 50 % in common" in text
 
 
 def test_rows_are_matched_by_their_ids(tmp_path):
@@ -77,6 +77,31 @@ def test_rows_are_matched_by_their_ids(tmp_path):
     new = write(tmp_path / "new.parquet", [1, 1, 0, 0, 0], ids=list("edcbx"))
     found = compared(old, new)
     assert (found["rows"], found["only_old"], found["only_new"], found["moved"]) == (4, 1, 1, 0)
+
+
+def test_duplicates_count_once(tmp_path):
+    old = write(tmp_path / "old.parquet", [0, 0, 1, 1, 1], ids=list("aabcc"))
+    new = write(tmp_path / "new.parquet", [0, 1, 1, 1], ids=list("abcx"))
+    found = compared(old, new)
+    assert (found["rows"], found["only_old"], found["only_new"], found["moved"]) == (3, 0, 1, 0)
+    assert "matched by id: 3 rows; 0 % of them have moved" in call("compare", old, new).stdout
+
+
+def test_of_two_identifiers_the_one_that_stays_is_taken(tmp_path):
+    """People change their names, not their numbers."""
+    places = [tmp_path / "old.parquet", tmp_path / "new.parquet"]
+    for place, names in zip(places, ("pqrs", "pxyz"), strict=True):
+        frame = pd.DataFrame({"row": range(4), "name": list(names), "number": [7, 8, 9, 10], "label": [0, 0, 1, 1]})
+        about = {"kind": "clusters", "groups": ["group 0", "group 1"], "ids": ["name", "number"]}
+        results.write_table(frame, place, about)
+    found = compared(*places)
+    assert found["matched_by"] == ["number"]
+    assert found["rows"] == 4
+
+
+def test_rows_without_identifiers_are_said_to_be_matched_by_their_numbers(tmp_path):
+    old = write(tmp_path / "old.parquet", [0, 0, 1])
+    assert "matched by their numbers: 3 rows" in call("compare", old, old).stdout
 
 
 def test_features_beside_a_base_may_be_complements(tmp_path):
@@ -97,7 +122,7 @@ def test_what_cannot_be_compared(result, features, tmp_path):
     says(call("compare", result, result / "components.parquet"), 2, "has no assignments that madbayes has written")
     says(call("compare", result, result / "run.json"), 2, "has no assignments that madbayes has written")
     says(call("compare", result, result, "--max-moved", "7"), 2, "--max-moved 7: give a share from 0 to 1")
-    twice = write(tmp_path / "twice.parquet", [0, 1, 1], ids=["a", "b", "b"])
-    says(call("compare", twice, twice), 2, "in the old result rows have the same id")
+    twice = write(tmp_path / "twice.parquet", [0, 0, 1], ids=["a", "b", "b"])
+    says(call("compare", twice, twice), 2, "rows that have the same id are in different groups")
     strangers = [write(tmp_path / f"{name}.parquet", [0, 1], ids=list(name)) for name in ("ab", "xy")]
     says(call("compare", *strangers), 2, "the two results have no row in common")

@@ -12,6 +12,8 @@ from tests.commands.helpers import call, make_table, says
 
 import madbayes
 from madbayes.commands import finding, results
+from madbayes.commands.options import Settings
+from madbayes.engine.path import PenaltyPath
 
 FILES = {"model.madbayes", "assignments.parquet", "components.parquet", "path.json", "run.json", "report.html"}
 
@@ -249,10 +251,19 @@ def test_absurd_scales_make_no_difference(tmp_path):
     assert "3 clusters of 60 rows." in found.stdout
 
 
+def test_so_many_groups_where_the_path_knows_too_high_a_penalty():
+    """Pairs of rows 10 apart: joining two of the three costs 100, less than the penalty of 290 for three groups."""
+    X = np.repeat([0.0, 10.0, 20.0], 2)[:, None]
+    path = PenaltyPath(np.arange(1, 6), np.array([9000.0, 6000.0, 3100.0, 3090.0, 3085.0]), [None] * 5)
+    settings = Settings(data="table.csv", groups=3)
+    assert finding.near_groups(settings, path, 3).fit(X).n_clusters_ == 2
+    assert finding.fit_near_groups(X, settings, path).n_clusters_ == 3
+
+
 def test_the_path_alone(table, tmp_path):
     found = call("path", table, "--out", tmp_path / "path.json")
     assert found.exit_code == 0, found.output
-    assert "3 groups: best for penalties" in found.stdout
+    assert "The evidence is clear: 3 clusters are best for penalties" in found.stdout
     (line,) = [line for line in found.stdout.splitlines() if line.endswith("<- best")]
     assert line.split()[0] == "3"
     printed = json.loads(call("path", table, "--json").stdout)

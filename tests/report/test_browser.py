@@ -6,11 +6,15 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from madbayes import DPMeans
+from madbayes.report import render_report
+from madbayes.tables import Recipe
 from madbayes.words import number, percent
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -120,6 +124,20 @@ def test_the_slider_moves_along_the_path_by_keyboard(made, opened):
     slider.send_keys(Keys.ARROW_RIGHT)
     assert shown(opened)[0] > before
     assert f"{check_path(made, opened)} groups" in slider.get_attribute("aria-valuetext")
+
+
+def test_numbers_of_absurd_scales_stay_inside_their_cards(browser, tmp_path):
+    rng, kind = np.random.default_rng(0), np.repeat([0, 1], 30)
+    scales = {"lifetime_bytes_of_all": 1e10, "income_in_roubles": 4e6, "click_rate_per_page": 3e-7}
+    values = {name: scale * (-2.345 + kind + rng.normal(0, 0.1, 60)) for name, scale in scales.items()}
+    recipe = Recipe()
+    X = recipe.fit_transform(pd.DataFrame(values))
+    file = tmp_path / "report.html"
+    file.write_text(render_report(DPMeans("10%", random_state=0).fit(X), X, recipe=recipe), encoding="utf-8")
+    browser.get(file.as_uri())
+    cards = browser.find_elements(By.CSS_SELECTOR, ".card")
+    assert len(cards) > 2
+    assert all(browser.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", x) for x in cards)
 
 
 def test_buttons_go_to_a_number(made, opened):

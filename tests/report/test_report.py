@@ -168,6 +168,15 @@ def test_unusual_rows_are_shown_as_they_came():
     assert len(odd_rows(subject_of(model, X, **NOTHING), frame).rows[0].values[1]) == 60
 
 
+def test_missing_values_of_unusual_rows_are_shown_as_nothing():
+    frame = pd.DataFrame({"a": np.arange(300.0), "b": ["x"] * 300, "c": pd.array([1] * 300, dtype="Int64")})
+    X = frame[["a"]].to_numpy(copy=True)
+    X[7] = 1e4
+    frame.loc[7, ["a", "b", "c"]] = [np.nan, None, pd.NA]
+    found = odd_rows(subject_of(DPMeans(1e12).fit(X), X, **NOTHING), frame)
+    assert (found.rows[0].row.row, found.rows[0].values) == (7, ["", "", ""])
+
+
 def test_absurd_scales_are_no_trouble():
     rng, kind = np.random.default_rng(0), np.repeat([0, 1], 20)
     huge, tiny = np.where(kind, 1e300, -1e300), np.where(kind, 1e-300, 3e-300)

@@ -12,10 +12,11 @@ from madbayes.commands.errors import one_line
 from madbayes.commands.intake import take_again
 from madbayes.commands.results import Fitted, open_model
 from madbayes.estimators.describing import group_words, top_columns
+from madbayes.evidence import path_words
 from madbayes.explain import units_of
 from madbayes.files import plain
 from madbayes.io import metadata
-from madbayes.words import exact_percent, percent
+from madbayes.words import counted, exact_percent, percent
 
 
 @one_line()
@@ -60,8 +61,8 @@ def apply(
         typer.echo(json.dumps({"out": str(place), "rows": len(table), "groups": sizes, "unusual": n_unusual}, indent=1))
         return
     for name, size in sizes.items():
-        typer.echo(f"{name}: {size} rows ({percent(size / max(1, len(table)))})")
-    typer.echo(f"{n_unusual} rows fit worse than 99 % of the rows of the fit.\nWritten to {place}")
+        typer.echo(f"{name}: {counted(size, 'row')} ({percent(size / max(1, len(table)))})")
+    typer.echo(f"Unusual, worse than 99 % of the rows of the fit: {counted(n_unusual, 'row')}.\nWritten to {place}")
 
 
 @one_line()
@@ -78,16 +79,18 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> N
         typer.echo(json.dumps(plain(facts), indent=1))
         return
     typer.echo(
-        f"{facts['groups_found']} {facts['kind']} of {facts['rows']} rows, made by madbayes {facts['file']['madbayes']}"
+        f"{counted(facts['groups_found'], facts['kind'][:-1])} of {counted(facts['rows'], 'row')}, "
+        f"made by madbayes {facts['file']['madbayes']}"
     )
     typer.echo(
         f"penalty {facts['penalty']:.6g} ({exact_percent(facts['penalty_share'])} of the squared error of one group)"
     )
-    if facts["path"]:
-        typer.echo(facts["path"])
+    if hasattr(fitted.model, "path_"):
+        typer.echo(" ".join(path_words(fitted.model.path_, fitted.kind)))
     typer.echo("\nGroups:")
     for group in facts["groups"]:
-        typer.echo(f"  {group['name']}: {group['size']:g} rows ({percent(group['share'])}); {group['words']}")
+        size = f"{counted(int(group['size']), 'row')} ({percent(group['share'])})"
+        typer.echo(f"  {group['name']}: {size}; {group['words']}")
     typer.echo("\nColumns:")
     for one in facts["columns"]:
         typer.echo(f"  {one['column']}: {one['words']}")

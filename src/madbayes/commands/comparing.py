@@ -1,7 +1,7 @@
 """``madbayes compare``: two results of the same rows, side by side."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from madbayes import match
 from madbayes.commands import options, results
 from madbayes.commands.errors import Code, UsageError, one_line
 from madbayes.tables import TableError
-from madbayes.words import exact_percent, percent
+from madbayes.words import counted, exact_percent, percent
 
 # Hennig (2007): with a Jaccard coefficient below this, a group has dissolved.
 SAME_GROUP = 0.5
@@ -37,6 +37,15 @@ class Assigned:
             return (self.table["label"].to_numpy()[rows, None] == np.arange(len(self.names))).astype(np.uint8)
         return self.table[results.group_columns(self.names)].to_numpy()[rows].astype(np.uint8)
 
+    def distinct(self, key: list[str]) -> "Assigned":
+        """The same without rows that are there already."""
+        return replace(self, table=self.table.drop_duplicates(key))
+
+    def tells_apart(self, key: list[str]) -> bool:
+        """Whether rows that are alike in these columns have the same groups."""
+        groups = ["label"] if self.kind == "clusters" else results.group_columns(self.names)
+        return len(self.table.drop_duplicates(key)) == len(self.table.drop_duplicates([*key, *groups]))
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -55,6 +64,7 @@ class Comparison:
     """What has become of the groups."""
 
     kind: str
+    matched_by: list[str]
     rows: int
     only_old: int
     only_new: int
@@ -64,11 +74,16 @@ class Comparison:
     born: list[str]
 
     def __str__(self) -> str:
-        lines = [f"{self.rows} rows are in both results; {exact_percent(self.moved)} of them have moved."]
+        by = "their numbers" if self.matched_by == ["row"] else ", ".join(self.matched_by)
+        moved = f"{exact_percent(self.moved)} of them have moved"
+        lines = [f"In both results, matched by {by}: {counted(self.rows, 'row')}; {moved}."]
         if self.only_old or self.only_new:
-            lines.append(f"{self.only_old} rows are in the old one only, {self.only_new} in the new one only.")
+            lines.append(
+                f"In the old one only: {counted(self.only_old, 'row')}; in the new one only: "
+                f"{counted(self.only_new, 'row')}."
+            )
         for pair in self.kept:
-            size = f"{pair.old_size} -> {pair.new_size} rows"
+            size = f"{counted(pair.old_size, 'row')} -> {counted(pair.new_size, 'row')}"
             name = pair.old if pair.old == pair.new else f"{pair.old} -> {'not ' * pair.complement}{pair.new}"
             lines.append(f"  {name}: {size}, {percent(pair.agreement)} in common")
         lines += [f"  {name}: gone" for name in self.dead]
@@ -91,11 +106,18 @@ def compare(
 ) -> None:  # fmt: skip
     """Which groups are kept, gone and new, and how many rows have moved.
 
-    Rows are matched by their identifiers, or by their numbers where there are none.
+    Rows are matched by their identifiers, or by their numbers where there are none. Duplicates count once.
 
-    Example:
+    Are the groups of last month those of this month, in other rows? Apply the old model to the new table, and compare
+    that with a new fit.
+
+    Examples:
 
     - madbayes compare monday tuesday --max-moved 5%
+
+    - madbayes apply january february.csv --out old.parquet
+
+    - madbayes compare old.parquet february
     """
     limit = share_of(max_moved)
     found = comparison(read_assigned(old), read_assigned(new))
@@ -137,7 +159,9 @@ def comparison(old: Assigned, new: Assigned) -> Comparison:
     """Put two results side by side."""
     if old.kind != new.kind:
         raise UsageError(f"the old result has {old.kind} and the new one {new.kind}: compare two of the same kind")
-    rows_old, rows_new = common_rows(old, new)
+    key = matched_by(old, new)
+    old, new = old.distinct(key), new.distinct(key)
+    rows_old, rows_new = common_rows(old, new, key)
     if not len(rows_old):
         raise UsageError("the two results have no row in common: compare results of the same rows")
     Z, other = old.codes(rows_old), new.codes(rows_new)
@@ -151,6 +175,7 @@ def comparison(old: Assigned, new: Assigned) -> Comparison:
     taken = {j for j, _ in kept.values()}
     return Comparison(
         old.kind,
+        key,
         len(Z),
         len(old.table) - len(Z),
         len(new.table) - len(Z),
@@ -161,14 +186,24 @@ def comparison(old: Assigned, new: Assigned) -> Comparison:
     )
 
 
-def common_rows(old: Assigned, new: Assigned) -> tuple[NDArray, NDArray]:
-    """Places of the rows that both have, by identifiers or by number."""
-    keys = [name for name in old.ids if name in new.ids] or ["row"]
-    for which, one in (("old", old), ("new", new)):
-        if one.table.duplicated(keys).any():
-            raise UsageError(f"in the {which} result rows have the same {', '.join(keys)}: rows cannot be told apart")
-    parts = [one.table[keys].assign(place=np.arange(len(one.table))) for one in (old, new)]
-    both = parts[0].merge(parts[1], on=keys, suffixes=("_old", "_new"))
+def matched_by(old: Assigned, new: Assigned) -> list[str]:
+    """The columns that tell rows apart; of several identifiers the one by which the results have most in common."""
+    shared = [name for name in old.ids if name in new.ids]
+    if not shared:
+        return ["row"]
+    keys = [key for key in [*([name] for name in shared), shared] if old.tells_apart(key) and new.tells_apart(key)]
+    if not keys:
+        raise UsageError(
+            f"rows that have the same {', '.join(shared)} are in different groups: name the column that tells them "
+            "apart when fitting, --id-column NAME"
+        )
+    return max(keys, key=lambda key: len(common_rows(old.distinct(key), new.distinct(key), key)[0]))
+
+
+def common_rows(old: Assigned, new: Assigned, key: list[str]) -> tuple[NDArray, NDArray]:
+    """Places of the rows that both have."""
+    parts = [one.table[key].assign(place=np.arange(len(one.table))) for one in (old, new)]
+    both = parts[0].merge(parts[1], on=key, suffixes=("_old", "_new"))
     return both["place_old"].to_numpy(), both["place_new"].to_numpy()
 
 

@@ -13,8 +13,12 @@ from madbayes.commands.options import Settings, penalty_of
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
+from madbayes.evidence import path_words
 from madbayes.files import plain
+from madbayes.words import number
 
+# Numbers of groups that a printed path shows, unless the best one is higher.
+PATH_SHOWN = 20
 # Rows that refits look at, at most.
 REFIT_ROWS = 2000
 # A look at a few numbers of groups, for those who have no time.
@@ -26,7 +30,7 @@ def find(X: NDArray, settings: Settings, stopped: Interrupts) -> tuple[GroupEsti
     try:
         if settings.groups is not None:
             found = find_path(X, settings)
-            return near_groups(settings, found).fit(X), found
+            return fit_near_groups(X, settings, found), found
         model = estimator(settings, penalty_of(settings.penalty)).fit(X)
         return model, getattr(model, "path_", None)
     except KeyboardInterrupt:
@@ -37,7 +41,7 @@ def find(X: NDArray, settings: Settings, stopped: Interrupts) -> tuple[GroupEsti
     found = penalty_path(X, settings.kind, random_state=settings.seed, n_jobs=settings.jobs, **QUICK)
     settings = replace(settings, groups=min(settings.groups, 8) if settings.groups else None)
     if settings.groups is not None:
-        model = near_groups(settings, found)
+        model = near_groups(settings, found, int(settings.groups))
     else:
         chosen = penalty_of(settings.penalty)
         model = estimator(settings, found.suggest() if chosen == "auto" else chosen)
@@ -52,18 +56,23 @@ def estimator(settings: Settings, penalty: float | str, most: int | None = None)
     return BPMeans(penalty, max_components=most, **common)
 
 
-def near_groups(settings: Settings, found: PenaltyPath) -> GroupEstimator:
-    """A model of so many groups: at the penalty where they are best, or where more would be if they may."""
+def fit_near_groups(X: NDArray, settings: Settings, found: PenaltyPath) -> GroupEstimator:
+    """A model of so many groups, or nearly."""
     wanted = int(settings.groups or 1)
-    if wanted in found.intervals:
-        return estimator(settings, found.suggest(wanted), wanted)
-    more = [K for K in found.intervals if wanted < K]
-    if not more:
-        log.warning("%d groups are more than the rows tell apart: %d at most", wanted, max(found.intervals))
-        return estimator(settings, found.suggest(max(found.intervals)), wanted)
-    words = "%d groups are best at no penalty: these are the best %d at the penalty of %d"
-    log.warning(words, wanted, wanted, min(more))
-    return estimator(settings, found.suggest(min(more)), wanted)
+    model = near_groups(settings, found, wanted).fit(X)
+    if len(model.group_names_) < wanted < max(found.intervals):
+        # Fewer are best where the path, which looks less far, has so many: a lower penalty gives them.
+        model = near_groups(settings, found, wanted + 1).fit(X)
+    return model
+
+
+def near_groups(settings: Settings, found: PenaltyPath, least: int) -> GroupEstimator:
+    """A model of at most the groups wanted, at a penalty where so many are best, or else the next higher number."""
+    wanted, most = int(settings.groups or 1), max(found.intervals)
+    if least > most:
+        log.warning("%d groups are more than the rows tell apart: %d at most", wanted, most)
+    K = min((K for K in found.intervals if least <= K), default=most)
+    return estimator(settings, found.suggest(K), wanted)
 
 
 def find_path(X: NDArray, settings: Settings) -> PenaltyPath:
@@ -95,15 +104,18 @@ def path_values(found: PenaltyPath, settings: Settings) -> dict[str, Any]:
     return {"kind": settings.kind, **found.to_dict(), "suggested_penalty": plain(found.suggest())}
 
 
-def path_lines(found: PenaltyPath) -> str:
+def path_table(found: PenaltyPath, kind: str) -> str:
     """A path as lines of text."""
-    lines = [str(found), "", f"{'groups':>6}  {'squared error':>13}  best for penalties"]
-    for K, sse in zip(found.n_components.tolist(), found.sse.tolist(), strict=True):
+    lines = [*path_words(found, kind), "", f"{'groups':>6}  {'squared error':>13}  best for penalties"]
+    shown = max(PATH_SHOWN, len(found.n_components[found.n_components <= found.best]) + 5)
+    for K, sse in list(zip(found.n_components.tolist(), found.sse.tolist(), strict=True))[:shown]:
         if K in found.intervals:
             low, high = found.intervals[K]
-            ends = f"from {low:.4g} to {high:.4g}" if np.isfinite(high) else f"from {low:.4g} on"
+            ends = f"from {number(low)} to {number(high)}" if np.isfinite(high) else f"from {number(low)} on"
         else:
             ends = "-"
         mark = "  <- best" if found.best == K else ""
-        lines.append(f"{K:>6}  {sse:>13.5g}  {ends}{mark}")
+        lines.append(f"{K:>6}  {number(sse):>13}  {ends}{mark}")
+    if len(found.n_components) > shown:
+        lines.append(f"... and {len(found.n_components) - shown} more: --json has all of them")
     return "\n".join(lines)

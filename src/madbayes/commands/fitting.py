@@ -14,7 +14,7 @@ import madbayes
 from madbayes.commands import options, results
 from madbayes.commands.console import Talk, data, log, talking
 from madbayes.commands.errors import Code, Interrupts, interrupts, one_line
-from madbayes.commands.finding import find, find_path, path_lines, path_values, refit
+from madbayes.commands.finding import find, find_path, path_table, path_values, refit
 from madbayes.commands.intake import Intake, take_in
 from madbayes.commands.options import Settings, settings_of
 from madbayes.commands.results import Fitted
@@ -29,6 +29,7 @@ NO_GROUPS = (
     "No number of groups stands out. Look at columns that matter (--columns), tame long tails (--scale robust), or ask "
     "for so many groups all the same (--groups 5)."
 )
+NO_PICTURES = "No number of groups stands out. Ask for so many groups all the same (--groups 5)."
 
 OutOption = Annotated[
     Path | None,
@@ -96,7 +97,7 @@ def fit(
     if as_json:
         typer.echo(json.dumps(plain(outcome.to_dict()), indent=1))
     else:
-        typer.echo(f"{outcome.explanation}\n\nReport: {place / results.REPORT}")
+        typer.echo(f"{outcome.words}\n\nReport: {place / results.REPORT}")
     if stopped.happened:
         raise typer.Exit(Code.INTERRUPTED)
 
@@ -141,7 +142,7 @@ def path(
             found = find_path(intake.X, settings)
         if out is not None:
             results.write_json(out, path_values(found, settings))
-    typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_lines(found))
+    typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_table(found, settings.kind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +152,12 @@ class Outcome:
     out: Path
     explanation: Explanation
     run: dict[str, Any]
+    pictured: bool  # whether rows are pictures
+
+    @property
+    def words(self) -> str:
+        """The summary; pictures are described better by the report than by their pixels."""
+        return self.explanation.text(columns=not self.pictured)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -177,16 +184,15 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
         log.warning("stopped: what is written is the best result so far (press Ctrl-C again to write nothing)")
     fitted = Fitted(intake.recipe, model)
     ids = intake.ids
-    chosen = found if settings.groups is None and settings.penalty == "auto" else None
     names = results.first_ids(ids)
-    explanation = explain(model, intake.X, recipe=intake.recipe, ids=names, path=chosen, stability=refits)
+    explanation = explain(model, intake.X, recipe=intake.recipe, ids=names, path=found, stability=refits)
     run = run_values(settings, intake, fitted, talk, began, interrupted=stopped.happened)
     with results.staged(out) as folder:
         write_result(folder, fitted, intake, ids, found, refits, run, talk)
-    if chosen is not None and not chosen.candidates:
-        log.info(NO_GROUPS)
+    if settings.groups is None and settings.penalty == "auto" and found is not None and not found.candidates:
+        log.info(NO_PICTURES if intake.table.shape is not None else NO_GROUPS)
     log.info("Written to %s: %s", out, ", ".join(results.FILES), extra=data(out=str(out)))
-    return Outcome(out, explanation, run)
+    return Outcome(out, explanation, run, intake.table.shape is not None)
 
 
 def write_result(

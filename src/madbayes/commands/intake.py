@@ -14,7 +14,7 @@ from madbayes.commands.options import Settings, names_of
 from madbayes.commands.results import ids_of
 from madbayes.estimators.problem import DOMINANT
 from madbayes.tables import Decision, Recipe, Table, read_table
-from madbayes.words import listed
+from madbayes.words import counted, listed
 
 SHOWN = 8
 
@@ -45,7 +45,8 @@ def take_in(settings: Settings, talk: Talk) -> Intake:
     with talk.step(f"Reading {source.name}", "read"):
         table = read_table(source)
     rows, columns = table.frame.shape
-    log.info("%s: %d rows, %d columns", source.name, rows, columns, extra=data(rows=rows, columns=columns))
+    sizes = f"{counted(rows, 'row')}, {counted(columns, 'column')}"
+    log.info("%s: %s", source.name, sizes, extra=data(rows=rows, columns=columns))
     for note in table.notes:
         log.info("  %s", note)
     with talk.step("Looking at the columns", "intake"):
@@ -94,7 +95,8 @@ def take_again(fitted_recipe: Recipe, source: Path, talk: Talk) -> Intake:
         table = read_table(source, text_columns=texts)
         X, kept = fitted_recipe.rows(table.frame)
     rows, columns = table.frame.shape
-    log.info("%s: %d rows, %d columns", source.name, rows, columns, extra=data(rows=rows, columns=columns))
+    sizes = f"{counted(rows, 'row')}, {counted(columns, 'column')}"
+    log.info("%s: %s", source.name, sizes, extra=data(rows=rows, columns=columns))
     return Intake(table, fitted_recipe, X, kept)
 
 

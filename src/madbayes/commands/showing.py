@@ -49,7 +49,7 @@ def demo(
             log.info("\n$ madbayes fit %s --kind %s --missing %s --out %s", out / name, kind, missing, place)
             settings = Settings(str((out / name).absolute()), kind, missing=missing, seed=seed, jobs=jobs)
             outcome = fit_table(settings, place, talk, stopped, force=force)
-            typer.echo(f"{outcome.explanation}\n")
+            typer.echo(f"{outcome.words}\n")
             if stopped.happened:
                 raise typer.Exit(Code.INTERRUPTED)
         write_picture(out / "dice.png", X, open_model(out / Path(DICE).stem).model)

@@ -228,7 +228,7 @@ def residuals(subject: Subject) -> Residuals:
 
 
 def _column_fit(subject: Subject, d: int, share: float) -> ColumnFit:
-    words = percent(share) if share >= 0 else "told better by its mean"
+    words = percent(share) if share >= 0 else "none"
     return ColumnFit(str(subject.units.names[d]), min(max(share, 0.0), 1.0), words)
 
 
@@ -292,15 +292,25 @@ def odd_rows(subject: Subject, frame: Any) -> OddRows:
             fact,
             f"{fact.error / limit:.3g}" if limit > 0 else "",
             [subject.names[k] for k in np.flatnonzero(subject.Z[fact.row])],
-            [_cell(frame[name].iloc[fact.row]) for name in columns],
+            [_cell(value) for value in values],
             drawn.get(fact),
         )
-        for fact in facts
+        for fact, values in zip(facts, _values(frame, columns, unusual[:ODD_ROWS]), strict=True)
     ]
     return OddRows(found.oddities, [str(name) for name in columns], rows, len(unusual) - len(rows))
 
 
+def _values(frame: Any, columns: Sequence[Any], rows: NDArray[np.intp]) -> list[list[Any]]:
+    """What stands in some rows of the user's table, None where it is missing."""
+    if not columns:
+        return [[] for _ in rows]
+    there = frame[columns].iloc[rows].astype(object)
+    return there.where(there.notna(), None).to_numpy().tolist()
+
+
 def _cell(value: Any) -> str:
-    """A value of the user's table, shortened."""
+    """A value of the user's table, shortened; nothing where it is missing."""
+    if value is None:
+        return ""
     words = number(float(value)) if isinstance(value, float | np.floating) else str(value)
     return words if len(words) <= 60 else words[:59] + "…"
