@@ -172,6 +172,23 @@ def test_names_of_columns_may_be_ours_or_have_commas(tmp_path):
     assert found.exit_code == 0, found.output
     assert list(pd.read_parquet(tmp_path / "out" / "assignments.parquet").columns[:3]) == ["row", "label_", "label"]
     assert list(pd.read_parquet(tmp_path / "out" / "components.parquet").columns[4:6]) == ["a,b", "size_"]
+    assert call("compare", tmp_path / "out", tmp_path / "out").exit_code == 0
+
+
+def test_names_of_columns_may_be_what_ours_would_become(tmp_path):
+    frame = make_table().rename(columns={"customer": "label", "income": "group", "age": "group_"})
+    frame["label_"] = frame["label"] + "x"
+    frame["channel=app"] = np.arange(len(frame)) % 2
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    found = call("fit", tmp_path / "t.csv", "--penalty", "5%", "--out", tmp_path / "out", "--refits", 0)
+    assert found.exit_code == 0, found.output
+    assignments = pd.read_parquet(tmp_path / "out" / "assignments.parquet")
+    assert list(assignments.columns[:4]) == ["row", "label__", "label_", "label"]
+    assert assignments["label__"].tolist() == frame["label"].tolist()
+    components = pd.read_parquet(tmp_path / "out" / "components.parquet")
+    assert {"group", "group_", "group__", "channel=app", "channel=app_"} <= set(components.columns)
+    assert components["group"].tolist() == list(range(len(components)))
+    assert components["group__"].max() == pytest.approx(9e4, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,17 @@ def test_names_of_features_are_their_columns(features, tmp_path):
     pd.testing.assert_frame_equal(after, before.rename(columns={"group 1": "top left"}))
 
 
+def test_a_feature_may_be_called_like_a_column_of_ours(features, tmp_path):
+    shutil.copytree(features / "result", tmp_path / "copy")
+    before = pd.read_parquet(tmp_path / "copy" / "assignments.parquet")
+    found = call("report", tmp_path / "copy", "--name", "0=error", "--refits", 0)
+    assert found.exit_code == 0, found.output
+    table = pd.read_parquet(tmp_path / "copy" / "assignments.parquet")
+    assert table["error_"].tolist() == before["group 0"].tolist()
+    assert table["error"].tolist() == before["error"].tolist()
+    assert call("compare", tmp_path / "copy", features / "result").exit_code == 0
+
+
 def test_a_report_elsewhere_and_of_other_rows(copy, tmp_path):
     make_table(30, seed=3).to_csv(tmp_path / "new.csv", index=False)
     before = (copy / "report.html").read_bytes()

@@ -125,6 +125,23 @@ def test_text_that_is_not_utf8(tmp_path):
     assert read_table(tmp_path / "b.csv").frame["town"].tolist() == ["Köln", "Nice"]
 
 
+@pytest.mark.parametrize("text", ["a,b\nr,1,2\ns,3,4\n", "# made on Monday\na,b\n1,2\n3,4\n"])
+def test_values_without_a_name_are_not_lost(text, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(TableError, match="has more values in each line than names in the first"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_separators_at_the_end_of_lines_are_no_columns(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2,\n3,4,\n")
+    assert read_table(tmp_path / "t.csv").frame.to_numpy().tolist() == [[1, 2], [3, 4]]
+
+
+def test_text_columns_are_known_without_the_blanks_around_their_names(tmp_path):
+    (tmp_path / "t.csv").write_text("x, zip \n1,01067\n2,02826\n")
+    assert read_table(tmp_path / "t.csv", text_columns=["zip"]).frame["zip"].tolist() == ["01067", "02826"]
+
+
 def test_text_columns_stay_text(tmp_path):
     (tmp_path / "a.csv").write_text("code,a\n007,1\n")
     assert read_table(tmp_path / "a.csv", text_columns=["code", "other"]).frame["code"].tolist() == ["007"]

@@ -52,11 +52,10 @@ def apply(
         results.check_file(place, force=force)
         fitted = open_model(model)
         intake = take_again(fitted.recipe, data_file, talk)
-        ids = intake.ids
         with talk.step("Finding the groups of the rows", "apply"):
-            table = results.assignments(fitted, intake.X, ids)
+            table = results.assignments(fitted, intake.X, intake.ids)
         place.parent.mkdir(parents=True, exist_ok=True)
-        results.write_table(table, place, results.about(fitted, ids))
+        results.write_table(table, place, results.about(fitted, table))
         log.debug("written", extra=data(out=str(place), rows=len(table)))
     sizes = sizes_of(fitted, table)
     n_unusual = int(table["unusual"].sum())
@@ -72,7 +71,8 @@ def sizes_of(fitted: Fitted, table: Any) -> dict[str, int]:
     """Rows of each group."""
     if fitted.kind == "clusters":
         return {name: int((table["label"] == k).sum()) for k, name in enumerate(fitted.model.group_names_)}
-    return {name: int(table[name].sum()) for name in fitted.model.group_names_}
+    columns = results.group_columns(fitted)
+    return {name: int(table[column].sum()) for name, column in zip(fitted.model.group_names_, columns, strict=True)}
 
 
 @one_line()

@@ -133,9 +133,19 @@ def read_assigned(place: Path) -> Assigned:
     try:
         table = pq.read_table(path)
         about = json.loads(table.schema.metadata[results.KEY])
-        return Assigned(about["kind"], about["groups"], about["ids"], table.to_pandas())
+        return checked(Assigned(about["kind"], about["groups"], about["ids"], table.to_pandas()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(f"{str(path)!r} has no assignments that madbayes has written, or is broken") from error
+
+
+def checked(found: Assigned) -> Assigned:
+    """The same, if the file has the columns that it says it has, with groups that there are."""
+    groups = {"clusters": ["label"], "features": found.names}[found.kind]
+    values = found.table[["row", *found.ids, *groups]][groups]
+    most = len(found.names) - 1 if found.kind == "clusters" else 1
+    if not ((values >= 0) & (values <= most)).all(axis=None):
+        raise ValueError("rows of groups that there are not")
+    return found
 
 
 def comparison(old: Assigned, new: Assigned) -> Comparison:
@@ -170,10 +180,15 @@ def common_rows(old: Assigned, new: Assigned) -> tuple[NDArray, NDArray]:
     """Places of the rows that both have, by identifiers or by number."""
     keys = [name for name in old.ids if name in new.ids] or ["row"]
     for which, one in (("old", old), ("new", new)):
-        if one.table.duplicated(keys).any():
+        if one.table[keys].astype(str).duplicated().any():
             raise UsageError(f"in the {which} result rows have the same {', '.join(keys)}: rows cannot be told apart")
-    parts = [one.table[keys].assign(place=np.arange(len(one.table))) for one in (old, new)]
-    both = parts[0].merge(parts[1], on=keys, suffixes=("_old", "_new"))
+    # As text, for a table may have come as CSV one time and as Parquet the next; columns by number, whatever their
+    # names are.
+    parts = [
+        one.table[keys].astype(str).set_axis(range(len(keys)), axis=1).assign(place=np.arange(len(one.table)))
+        for one in (old, new)
+    ]
+    both = parts[0].merge(parts[1], on=list(range(len(keys))), suffixes=("_old", "_new"))
     return both["place_old"].to_numpy(), both["place_new"].to_numpy()
 
 

@@ -218,7 +218,7 @@ def write_result(
     with talk.step("Writing the result", "write"):
         fitted.save(folder / results.MODEL)
         table = results.assignments(fitted, intake.X, ids)
-        results.write_table(table, folder / results.ASSIGNMENTS, results.about(fitted, ids))
+        results.write_table(table, folder / results.ASSIGNMENTS, results.about(fitted, table))
         results.write_table(results.components(fitted, table), folder / results.COMPONENTS)
         path_json = None if found is None else path_values(found, Settings(**run["settings"]))
         results.write_json(folder / results.PATH, path_json)

@@ -126,5 +126,5 @@ def write_names(folder: Path, fitted: Fitted, intake: Intake, *, is_training: bo
     if is_training:
         ids = intake.ids
         table = results.assignments(fitted, intake.X, ids)
-        results.write_table(table, folder / results.ASSIGNMENTS, results.about(fitted, ids))
+        results.write_table(table, folder / results.ASSIGNMENTS, results.about(fitted, table))
         results.write_table(results.components(fitted, table), folder / results.COMPONENTS)

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ from madbayes.tables import Recipe
 MODEL, ASSIGNMENTS, COMPONENTS = "model.madbayes", "assignments.parquet", "components.parquet"
 PATH, RUN, REPORT = "path.json", "run.json", "report.html"
 FILES = (MODEL, ASSIGNMENTS, COMPONENTS, PATH, RUN, REPORT)
+# Columns of assignments that are ours, whatever the user's are called; those of clusters are labels and names too.
+OURS, OURS_OF_CLUSTERS = ("row", "margin", "error", "unusual"), ("label", "group")
 # Where a table of Parquet keeps what madbayes knows about it.
 KEY = b"madbayes"
 
@@ -82,17 +84,28 @@ def assignments(fitted: Fitted, X: NDArray, ids: pd.DataFrame) -> pd.DataFrame:
         groups = {"label": labels, "group": np.asarray(model.group_names_, dtype=object)[labels]}
     else:
         Z = np.asarray(model.transform(X)).astype(np.uint8)
-        groups = dict(zip(model.group_names_, Z.T, strict=True))
+        groups = dict(zip(group_columns(fitted), Z.T, strict=True))
     scored = {"margin": scores[:, 1], "error": scores[:, 0], "unusual": scores[:, 0] > model.unusual_error_}
-    return joined(found, groups | scored)
+    found.columns = ["row", *free_names(found.columns[1:], ["row", *groups, *scored])]
+    return pd.concat([found, pd.DataFrame(groups | scored)], axis=1)
 
 
-def joined(ids: pd.DataFrame, values: dict[str, Any]) -> pd.DataFrame:
-    """Columns side by side; those of the user that are called like ours have an underscore behind them."""
-    taken = set(values)
-    return ids.rename(columns={name: f"{name}_" for name in ids.columns if name in taken}).assign(
-        **{name: np.asarray(column) for name, column in values.items()}
-    )
+def group_columns(fitted: Fitted) -> list[str]:
+    """The columns of features in assignments: their names, unless ours are called so."""
+    return free_names(fitted.model.group_names_, OURS)
+
+
+def free_names(names: Iterable[str], taken: Iterable[str]) -> list[str]:
+    """Names that are all different, with underscores behind those that are taken or there before."""
+    names, used = list(names), set(taken)
+    found = []
+    for name in names:
+        if name in used:
+            while name in used or name in names:
+                name += "_"
+        used.add(name)
+        found.append(name)
+    return found
 
 
 def ids_of(recipe: Recipe, frame: pd.DataFrame, names: pd.Index | None, kept: NDArray[np.bool_]) -> pd.DataFrame:
@@ -100,11 +113,11 @@ def ids_of(recipe: Recipe, frame: pd.DataFrame, names: pd.Index | None, kept: ND
     columns: dict[str, Any] = {"row": np.flatnonzero(kept)}
     if names is not None:
         columns[str(names.name)] = names[kept]
-    ids = pd.DataFrame(columns)
-    for name in recipe.id_columns_:
-        if name in frame.columns:
-            ids[name if name not in ids else f"{name}_"] = frame[name].to_numpy()[kept]
-    return ids
+    found = [name for name in recipe.id_columns_ if name in frame.columns]
+    columns |= {
+        free: frame[name].to_numpy()[kept] for name, free in zip(found, free_names(found, columns), strict=True)
+    }
+    return pd.DataFrame(columns)
 
 
 def first_ids(ids: pd.DataFrame) -> list[Any]:
@@ -118,18 +131,14 @@ def components(fitted: Fitted, table: pd.DataFrame) -> pd.DataFrame:
     if fitted.kind == "clusters":
         sizes, groups = np.bincount(table["label"], minlength=fitted.K), model.cluster_centers_
     else:
-        sizes, groups = table[model.group_names_].to_numpy().sum(axis=0, dtype=np.int64), model.components_
+        sizes, groups = table[group_columns(fitted)].to_numpy().sum(axis=0, dtype=np.int64), model.components_
     values = fitted.recipe.inverse_transform(groups)
     facts = pd.DataFrame(
         {"group": np.arange(fitted.K), "name": model.group_names_, "size": sizes, "share": sizes / max(1, len(table))}
     )
-    columns = pd.DataFrame(values, columns=fitted.recipe.encoded_names_) if fitted.K else pd.DataFrame()
-    return pd.concat([facts, columns.add_suffix("_").rename(columns=lambda name: unsuffixed(name, facts))], axis=1)
-
-
-def unsuffixed(name: str, facts: pd.DataFrame) -> str:
-    """The name of a column without the underscore, unless ours are called so."""
-    return name if name[:-1] in facts.columns else name[:-1]
+    names = free_names(fitted.recipe.encoded_names_, facts.columns)
+    columns = pd.DataFrame(values, columns=names) if fitted.K else pd.DataFrame()
+    return pd.concat([facts, columns], axis=1)
 
 
 def write_table(frame: pd.DataFrame, path: Path, about: dict[str, Any] | None = None) -> None:
@@ -146,13 +155,12 @@ def write_table(frame: pd.DataFrame, path: Path, about: dict[str, Any] | None = 
     write_whole(path, sink.getvalue().to_pybytes())
 
 
-def about(fitted: Fitted, ids: pd.DataFrame) -> dict[str, Any]:
+def about(fitted: Fitted, table: pd.DataFrame) -> dict[str, Any]:
     """What a program must know to read assignments."""
-    return {
-        "kind": fitted.kind,
-        "groups": list(fitted.model.group_names_),
-        "ids": [name for name in ids.columns if name != "row"],
-    }
+    is_clusters = fitted.kind == "clusters"
+    groups = list(fitted.model.group_names_) if is_clusters else group_columns(fitted)
+    ours = {*OURS, *(OURS_OF_CLUSTERS if is_clusters else groups)}
+    return {"kind": fitted.kind, "groups": groups, "ids": [name for name in table.columns if name not in ours]}
 
 
 def write_json(path: Path, value: Any) -> None:
