@@ -81,6 +81,18 @@ def test_what_is_wrong_is_said_in_one_line(model, data, code, message, result, t
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_names_of_files_that_are_not_written_here(result, table, tmp_path):
+    found = call("apply", result, table, "--out", tmp_path / "new.xlsx")
+    says(found, 2, "give a name that ends in .parquet, .pq, .csv, .tsv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_values_are_told_with_what_can_be_done_now(result, tmp_path):
+    make_table().assign(age=np.nan).to_csv(tmp_path / "t.csv", index=False)
+    found = call("apply", result, tmp_path / "t.csv", "--out", tmp_path / "new.csv")
+    says(found, 2, "by column 'age': 60. The model knows no way with them: correct 60 of 60 rows, or fit it with")
+
+
 def test_info_tells_what_the_model_needs(result):
     found = call("info", result)
     assert found.exit_code == 0, found.output

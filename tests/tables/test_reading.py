@@ -185,6 +185,24 @@ def test_arrays_that_are_no_tables(tmp_path):
             read_table(tmp_path / f"{name}.npy")
     with pytest.raises(TableError, match="has 'a', 'b': call the one to use 'X'"):
         read_table(tmp_path / "two.npz")
+    np.savez(tmp_path / "none.npz")
+    with pytest.raises(TableError, match="has no arrays in it"):
+        read_table(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (3, 4, 0)])
+def test_arrays_of_nothing(shape, tmp_path):
+    np.save(tmp_path / "a.npy", np.ones(shape))
+    with pytest.raises(TableError, match="which is nothing: give rows and columns"):
+        read_table(tmp_path / "a.npy")
+
+
+def test_an_array_whose_header_makes_no_sense(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((3, 2)))
+    content = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(content.replace(b"{'descr'", b"(((((((("))
+    with pytest.raises(TableError, match="cannot be read, it may be broken: its header makes no sense"):
+        read_table(tmp_path / "a.npy")
 
 
 def test_what_is_not_there(tmp_path):

@@ -22,7 +22,7 @@ ModelArgument = Annotated[
 ]
 
 
-@one_line()
+@one_line
 def apply(
     model: ModelArgument,
     data_file: Annotated[
@@ -50,6 +50,7 @@ def apply(
     with talking(log_json=log_json, quiet=as_json) as talk:
         place = out if out is not None else Path(f"{stem_of(data_file)}-{results.ASSIGNMENTS}")
         results.check_file(place, force=force)
+        results.check_ending(place)
         fitted = open_model(model)
         intake = take_again(fitted.recipe, data_file, talk)
         with talk.step("Finding the groups of the rows", "apply"):
@@ -75,7 +76,7 @@ def sizes_of(fitted: Fitted, table: Any) -> dict[str, int]:
     return {name: int(table[column].sum()) for name, column in zip(fitted.model.group_names_, columns, strict=True)}
 
 
-@one_line()
+@one_line
 def info(model: ModelArgument, as_json: options.JsonOption = False) -> None:
     """What a model is made of: its groups, the columns it needs, and what was done with them.
 

@@ -76,7 +76,7 @@ class Comparison:
         return "\n".join(lines)
 
 
-@one_line()
+@one_line
 def compare(
     old: Annotated[Path, typer.Argument(metavar="OLD", help=RESULT)],
     new: Annotated[Path, typer.Argument(metavar="NEW", help=RESULT)],

@@ -57,13 +57,13 @@ ConfigOption = Annotated[
 RefitsOption = Annotated[
     int,
     typer.Option(
-        min=0, metavar="N", help="Fits to halves of the rows that tell how stable each group is; 0 for none.",
+        metavar="N", help="Fits to halves of the rows that tell how stable each group is; 0 for none.",
         rich_help_panel=options.HOW,
     ),
 ]  # fmt: skip
 
 
-@one_line()
+@one_line
 def fit(
     context: typer.Context,
     data: options.DataFile = None,
@@ -111,7 +111,7 @@ def fit(
         raise typer.Exit(Code.INTERRUPTED)
 
 
-@one_line()
+@one_line
 def path(
     context: typer.Context,
     data: options.DataFile = None,
@@ -150,6 +150,7 @@ def path(
         with talk.step("Looking at numbers of groups", "path"):
             found = find_path(intake.X, settings)
         if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
             results.write_json(out, path_values(found, settings))
     typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_table(found))
 
@@ -196,7 +197,7 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
     names = results.first_ids(ids)
     explanation = explain(model, intake.X, recipe=intake.recipe, ids=names, path=chosen, stability=refits)
     run = run_values(settings, intake, fitted, talk, began, interrupted=stopped.happened)
-    with results.staged(out) as folder:
+    with results.staged(out, force=force) as folder:
         write_result(folder, fitted, intake, ids, found, refits, run, talk)
     if chosen is not None and not chosen.candidates:
         log.info(NO_GROUPS)

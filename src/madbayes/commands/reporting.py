@@ -13,11 +13,14 @@ from madbayes.commands.console import log, talking
 from madbayes.commands.errors import UsageError, one_line
 from madbayes.commands.fitting import find_path, refit, write_report_of
 from madbayes.commands.intake import Intake, take_again
-from madbayes.commands.options import Settings
+from madbayes.commands.options import Settings, checked, known_settings
 from madbayes.commands.results import Fitted, open_model
 
+# Parts of a run that are dictionaries, if they are there.
+DICTIONARIES = ("settings", "input", "versions")
 
-@one_line()
+
+@one_line
 def report(
     model: ModelArgument,
     data_file: Annotated[
@@ -41,7 +44,7 @@ def report(
     ] = None,
     refits: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Refits for stability.  [default: as in the fit]", show_default=False),
+        typer.Option(metavar="N", help="Refits for stability.  [default: as in the fit]", show_default=False),
     ] = None,
     force: options.ForceOption = False,
     log_json: options.LogOption = False,
@@ -61,7 +64,8 @@ def report(
         is_same = place.exists() and place.resolve() == (folder / results.REPORT).resolve()
         results.check_file(place, force=force or bool(name and is_same))
         run = read_run(folder)
-        settings = Settings(**run.get("settings", {}))
+        settings = Settings(**known_settings(run.get("settings", {}), str(folder / results.RUN)))
+        settings = checked(settings if refits is None else replace(settings, refits=refits))
         source = source_of(data_file, run)
         if name:
             rename(fitted, name)
@@ -72,7 +76,6 @@ def report(
         if found is None:
             with talk.step("Looking at numbers of groups", "path"):
                 found = find_path(intake.X, settings)
-        settings = settings if refits is None else replace(settings, refits=refits)
         stable = None
         if settings.refits:
             with talk.step("Fitting again to halves of the rows", "refits"):
@@ -89,8 +92,9 @@ def read_run(folder: Path) -> dict[str, Any]:
     """How the result came about, if that is still there."""
     try:
         found = json.loads((folder / results.RUN).read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
-    except (OSError, ValueError):
+        parts = found.items() if isinstance(found, dict) else []
+        return {name: part for name, part in parts if name not in DICTIONARIES or isinstance(part, dict)}
+    except (OSError, ValueError, RecursionError):
         return {}
 
 
@@ -98,9 +102,10 @@ def source_of(given: Path | None, run: dict[str, Any]) -> Path:
     """The table to report on."""
     if given is not None:
         return given
-    if not run:
+    name = run.get("input", {}).get("path")
+    if not isinstance(name, str):
         raise UsageError(f"there is no {results.RUN} beside the model that says which table it was made of: name it")
-    source = Path(run["input"]["path"])
+    source = Path(name)
     if not source.exists():
         raise UsageError(f"the table {str(source)!r} is not there any more: name it, madbayes report MODEL DATA")
     return source
@@ -111,7 +116,7 @@ def rename(fitted: Fitted, given: list[str]) -> None:
     names = {}
     for one in given:
         group, sign, name = one.partition("=")
-        if not sign or not group.strip().isdigit():
+        if not sign or not group.strip().isdecimal():
             raise UsageError(f"--name {one}: give the number of a group and its name, such as 0=cheap")
         names[int(group)] = name.strip()
     try:
