@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -180,6 +181,8 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
     results.check_folder(out, force=force)
     intake = take_in(settings, talk)
     settings = replace(settings, scale=intake.recipe.scale)
+    # From here on Ctrl-C ends with a result, and a module that was interrupted while it was imported cannot give one.
+    import_module("madbayes.engine.kernels")
     with talk.step("Finding groups", "fit"):
         model, found = find(intake.X, settings, stopped)
     if found is None and not stopped.happened:
