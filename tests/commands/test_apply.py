@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import Pipeline
 from tests.commands.helpers import call, make_table, says
 
 import madbayes
@@ -79,6 +80,17 @@ def test_what_is_wrong_is_said_in_one_line(model, data, code, message, result, t
     before = sorted(tmp_path.iterdir())
     says(call("apply", result if model == "result" else model, *data.split()), code, message)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_recipe_of_another_model_is_refused(result, table, tmp_path):
+    recipe, model = (step for _, step in madbayes.load(result / "model.madbayes").steps)
+    other = type(recipe)(pca=2).fit(pd.read_csv(table))
+    for name, steps in (
+        ("recipe", [("recipe", other), ("model", model)]),
+        ("model", [("recipe", recipe), ("model", other)]),
+    ):
+        madbayes.save(Pipeline(steps), tmp_path / name)
+        says(call("info", tmp_path / name), 2, "is broken: its recipe does not fit its model")
 
 
 def test_names_of_files_that_are_not_written_here(result, table, tmp_path):

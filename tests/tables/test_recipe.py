@@ -395,6 +395,22 @@ def test_a_state_that_does_not_fit_together_is_refused(change):
         Recipe._from_state({**state, **change})
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id_columns": [["a"]]},
+        {"decisions": [["a", "number", 5]]},
+        {"columns": [{"name": 5, "role": "number", "categories": []}]},
+        {"columns": [{"name": "a", "role": "category", "categories": [[]]}]},
+        {"columns": [{"name": "a", "role": "chair", "categories": []}]},
+    ],
+)
+def test_a_state_with_words_that_are_none_is_refused(change):
+    state = Recipe().fit(mixed())._to_state()
+    with pytest.raises(ValueError, match=r"the recipe has (names that are no text|columns of an unknown role)"):
+        Recipe._from_state({**state, **change})
+
+
 def test_a_saved_pipeline_knows_the_recipe(tmp_path):
     frame = mixed()
     pipeline = make_pipeline(Recipe(missing="median", pca=3), DPMeans("20%", random_state=0)).fit(frame)

@@ -73,6 +73,10 @@ def open_model(place: Path) -> Fitted:
     steps = dict(found.steps) if isinstance(found, Pipeline) else {}
     if set(steps) != {"recipe", "model"} or not isinstance(steps["recipe"], Recipe):
         raise UsageError(f"{str(path)!r} was saved without its recipe for tables: use it in Python, with madbayes.load")
+    if not isinstance(steps["model"], GroupEstimator) or steps["model"].n_features_in_ != len(
+        steps["recipe"].get_feature_names_out()
+    ):
+        raise UsageError(f"{str(path)!r} is broken: its recipe does not fit its model")
     return Fitted(steps["recipe"], steps["model"])
 
 

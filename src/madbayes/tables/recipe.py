@@ -451,6 +451,12 @@ class Recipe(TransformerMixin, BaseEstimator):
     def _check_state(self) -> None:
         """Whether what a file says fits together."""
         self._check_parameters()
+        words = [*self.id_columns_, *(word for one in self.decisions_ for word in one)]
+        words += [word for column in self.columns_ for word in (column.name, *column.categories)]
+        if not all(isinstance(word, str) for word in words):
+            raise ValueError("the recipe has names that are no text")
+        if not {column.role for column in self.columns_} <= {"number", "flag", "category"}:
+            raise ValueError("the recipe has columns of an unknown role")
         D = len(self.encoded_names_)
         shapes = {name: getattr(self, attribute).shape for name, attribute in ARRAYS.items() if name != "axes"}
         if any(shape != (D,) for shape in shapes.values()):
