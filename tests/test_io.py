@@ -532,6 +532,19 @@ FORGERIES = {
     "more components than there are": put(n_components_=1000),
     "other columns": put(n_features_in_=3),
     "no objective": put(_objective=None),
+    "no number of components": lambda head: head["model"]["attributes"].pop("n_components_"),
+    "a number of components that is none": put(n_components_=True),
+    "no total": lambda head: head["model"]["attributes"].pop("_total"),
+    "a total that is no number": put(_total=[1]),
+    "a penalty that is no number": put(penalty_="x"),
+    "a gap that is no number": put(optimality_gap_={}),
+    "a limit that is no number": put(unusual_error_=None),
+    "names of other groups": put(group_names_=["a"]),
+    "names that are numbers": put(group_names_=[0, 1, 2]),
+    "one name twice": put(group_names_=["a", "a", "b"]),
+    "names that are one word": put(group_names_="abc"),
+    "a path that is none": put(path_=[1]),
+    "threads that are none": lambda head: head["model"]["params"].update(n_jobs="x"),
     "not fitted": lambda head: head["model"].update(attributes={}),
     "an unknown parameter": lambda head: head["model"]["params"].update(shell="rm"),
     "requests for another method": lambda head: head["model"].update(requests={"_fit": {"sample_weight": True}}),
@@ -547,6 +560,23 @@ FORGERIES = {
 @pytest.mark.parametrize("name", FORGERIES)
 def test_forged_metadata_are_refused(name, content, tmp_path):
     assert is_refused(tmp_path / "forged", forged(content, FORGERIES[name]))
+
+
+FORGED_PATHS = {
+    "numbers that are not consecutive": lambda fields: fields.update(n_components=[1, 3]),
+    "no solutions": lambda fields: fields.update(solutions=[]),
+    "solutions that are none": lambda fields: fields.update(solutions=[5] * len(fields["solutions"])),
+    "losses that are none": lambda fields: fields.update(losses="x"),
+    "solutions in another order": lambda fields: fields["solutions"].reverse(),
+}
+
+
+@pytest.mark.parametrize("name", FORGED_PATHS)
+def test_forged_paths_are_refused(name, content, tmp_path):
+    change = FORGED_PATHS[name]
+    assert is_refused(
+        tmp_path / "forged", forged(content, lambda head: change(head["model"]["attributes"]["path_"]["fields"]))
+    )
 
 
 def components(content):
@@ -717,6 +747,13 @@ def test_features_of_version_1():
     assert model.transform(fixtures.feature_rows()).tolist() == codes
     assert model.components_.dtype == np.float32
     assert np.abs(model.inverse_transform(codes) - fixtures.feature_rows()).max() < 0.21
+
+
+@pytest.mark.parametrize("name", ["clusters", "features"])
+def test_models_of_version_1_that_know_no_names_are_described(name):
+    model = load_quietly(f"{name}-v1.madbayes")
+    assert [group["name"] for group in model.describe()] == ["group 0", "group 1", "group 2"]
+    assert model.unusual_error_ == np.inf
 
 
 def test_a_pipeline_of_version_1():

@@ -1,9 +1,11 @@
 """The command ``madbayes``. What it needs beyond the library comes with ``pip install "madbayes[app]"``."""
 
+import signal
 import sys
 from importlib.util import find_spec
 
 NEEDED = ("typer", "rich", "pandas", "pyarrow", "matplotlib", "PIL", "jinja2")
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 def main() -> None:
@@ -11,8 +13,12 @@ def main() -> None:
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         print(f'The madbayes command needs {", ".join(missing)}: pip install "madbayes[app]"', file=sys.stderr)
         sys.exit(1)
-    from madbayes.commands import app
-
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # an exit, so that half-written files go away
+    try:
+        from madbayes.commands import app
+    except KeyboardInterrupt:
+        print("madbayes: stopped before there was a result; none was written", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     app()
 
 

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import Pipeline
 from tests.commands.helpers import call, make_table, says
 
 import madbayes
@@ -79,6 +80,29 @@ def test_what_is_wrong_is_said_in_one_line(model, data, code, message, result, t
     before = sorted(tmp_path.iterdir())
     says(call("apply", result if model == "result" else model, *data.split()), code, message)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_recipe_of_another_model_is_refused(result, table, tmp_path):
+    recipe, model = (step for _, step in madbayes.load(result / "model.madbayes").steps)
+    other = type(recipe)(pca=2).fit(pd.read_csv(table))
+    for name, steps in (
+        ("recipe", [("recipe", other), ("model", model)]),
+        ("model", [("recipe", recipe), ("model", other)]),
+    ):
+        madbayes.save(Pipeline(steps), tmp_path / name)
+        says(call("info", tmp_path / name), 2, "is broken: its recipe does not fit its model")
+
+
+def test_names_of_files_that_are_not_written_here(result, table, tmp_path):
+    found = call("apply", result, table, "--out", tmp_path / "new.xlsx")
+    says(found, 2, "give a name that ends in .parquet, .pq, .csv, .tsv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_values_are_told_with_what_can_be_done_now(result, tmp_path):
+    make_table().assign(age=np.nan).to_csv(tmp_path / "t.csv", index=False)
+    found = call("apply", result, tmp_path / "t.csv", "--out", tmp_path / "new.csv")
+    says(found, 2, "by column 'age': 60. The model knows no way with them: correct 60 of 60 rows, or fit it with")
 
 
 def test_info_tells_what_the_model_needs(result):

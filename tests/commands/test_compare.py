@@ -104,6 +104,35 @@ def test_rows_without_identifiers_are_said_to_be_matched_by_their_numbers(tmp_pa
     assert "matched by their numbers: 3 rows" in call("compare", old, old).stdout
 
 
+@pytest.mark.parametrize("name", ["place", "place_old", "0"])
+def test_identifiers_may_be_called_anything_and_be_of_another_type(name, tmp_path):
+    paths = []
+    for which, ids in (("old", [1, 2, 3]), ("new", ["3", "1", "2"])):
+        about = {"kind": "clusters", "groups": ["a", "b"], "ids": [name]}
+        frame = pd.DataFrame({"row": range(3), name: ids, "label": [int(str(one) == "3") for one in ids]})
+        paths.append(tmp_path / f"{which}.parquet")
+        results.write_table(frame, paths[-1], about)
+    found = compared(*paths)
+    assert (found["rows"], found["moved"]) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"kind": "chairs", "groups": ["a", "b"], "ids": []},
+        {"kind": "features", "groups": ["a", "b"], "ids": []},
+        {"kind": "clusters", "groups": ["a"], "ids": []},
+        {"kind": "clusters", "groups": ["a", "b"], "ids": ["key"]},
+        {"kind": "clusters", "groups": 7, "ids": []},
+        ["clusters"],
+    ],
+)
+def test_files_that_are_not_what_they_say(about, tmp_path):
+    results.write_table(pd.DataFrame({"row": range(3), "label": [0, 1, 1]}), tmp_path / "a.parquet", about)
+    found = call("compare", tmp_path / "a.parquet", tmp_path / "a.parquet")
+    says(found, 2, "has no assignments that madbayes has written, or is broken")
+
+
 def test_features_beside_a_base_may_be_complements(tmp_path):
     rng = np.random.default_rng(0)
     Z = np.column_stack([np.ones(20), rng.random((20, 2)) < 0.5]).astype(int)

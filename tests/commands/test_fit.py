@@ -176,10 +176,27 @@ def test_names_of_columns_may_be_ours_or_have_commas(tmp_path):
     assert list(pd.read_parquet(tmp_path / "out" / "components.parquet").columns[4:6]) == ["a,b", "size_"]
     about = json.loads(pq.read_schema(tmp_path / "out" / "assignments.parquet").metadata[results.KEY])
     assert about["ids"] == ["label_"]  # which compare finds rows by
+    assert call("compare", tmp_path / "out", tmp_path / "out").exit_code == 0
 
 
 def test_names_are_made_free_one_after_the_other():
     assert results.free_names(["label", "label_", "x"], ["label"]) == ["label_", "label__", "x"]
+
+
+def test_names_of_columns_may_be_what_ours_would_become(tmp_path):
+    frame = make_table().rename(columns={"customer": "label", "income": "group", "age": "group_"})
+    frame["label_"] = frame["label"] + "x"
+    frame["channel=app"] = np.arange(len(frame)) % 2
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    found = call("fit", tmp_path / "t.csv", "--penalty", "5%", "--out", tmp_path / "out", "--refits", 0)
+    assert found.exit_code == 0, found.output
+    assignments = pd.read_parquet(tmp_path / "out" / "assignments.parquet")
+    assert list(assignments.columns[:4]) == ["row", "label_", "label__", "label"]
+    assert assignments["label_"].tolist() == frame["label"].tolist()
+    components = pd.read_parquet(tmp_path / "out" / "components.parquet")
+    assert {"group", "group_", "group__", "channel=app", "channel=app_"} <= set(components.columns)
+    assert components["group"].tolist() == list(range(len(components)))
+    assert components["group__"].max() == pytest.approx(9e4, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -199,6 +216,13 @@ def test_names_are_made_free_one_after_the_other():
         (["{}/t.csv", "--penalty", "nan"], "--penalty nan: give a positive number"),
         (["{}/t.csv", "--penalty", "3", "--groups", "2"], "--penalty and --groups: give one of them"),
         (["{}/t.csv", "--pca", "9"], "--pca 9: there are 5 columns of numbers in 60 rows, give 5 at most"),
+        (["{}/t.csv", "--groups", "0"], "--groups 0: give a whole number from 1 on"),
+        (["{}/t.csv", "--groups", "x"], "Invalid value for '--groups'"),
+        (["{}/t.csv", "--pca", "0"], "--pca 0: give a whole number from 1 on"),
+        (["{}/t.csv", "--seed", "-1"], "--seed -1: give a whole number from 0 to 4294967295"),
+        (["{}/t.csv", "--refits", "-1"], "--refits -1: give a whole number from 0 on"),
+        (["{}/t.csv", "--colour"], "No such option: --colour"),
+        (["{}/t.csv", "--columns", "age", "--leave-out", "age"], "name the same columns, so that none is left"),
         (["{}/t.csv", "--jobs", "0"], "--jobs 0: it must be a number of threads"),
         ([], "name a table: madbayes fit DATA"),
         (["--config", "{}/nowhere.json"], "cannot be read (No such file or directory)"),
@@ -217,6 +241,80 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(words, message
     before = set(tmp_path.iterdir())
     says(call("fit", *(word.format(tmp_path) for word in words), "--out", tmp_path / "out"), 2, message)
     assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("[]", "is no run.json"),
+        ("{", "is no run.json"),
+        ("[" * 100_000, "is no run.json"),
+        ('{"data": 5}', "--data 5: give a name"),
+        ('{"groups": "x"}', "--groups x: give a whole number from 1 on"),
+        ('{"groups": 1.5}', "--groups 1.5: give a whole number from 1 on"),
+        ('{"penalty": null}', "--penalty None: give a positive number"),
+        ('{"penalty": true}', "--penalty True: give a positive number"),
+        ('{"kind": "chairs"}', "--kind chairs: give one of clusters, features"),
+        ('{"scale": 3}', "--scale 3: give one of none, standard, robust"),
+        ('{"missing": null}', "--missing None: give one of error, drop, median"),
+        ('{"pca": "a"}', "--pca a: give a whole number from 1 on"),
+        ('{"columns": [5]}', "--columns [5]: give names of columns"),
+        ('{"id_column": 5}', "--id-column 5: give a name"),
+        ('{"seed": null}', "--seed None: give a whole number"),
+        ('{"refits": -1}', "--refits -1: give a whole number from 0 on"),
+        ('{"jobs": "x"}', "--jobs x: it must be a number of threads"),
+    ],
+)
+def test_settings_of_a_file_are_checked_like_options(settings, message, table, tmp_path):
+    file = tmp_path / "run.json"
+    file.write_text('{"settings": ' + settings + "}")
+    words = [] if "data" in settings else [table]
+    says(call("fit", *words, "--config", file, "--out", tmp_path / "out"), 2, message)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_failures_are_json_too_if_that_is_asked_for(table, tmp_path):
+    for words in (["--penalty", "cheap"], ["--groups", "x"], ["--columns", "incme"]):
+        found = call("fit", table, *words, "--out", tmp_path / "out", "--json")
+        told = json.loads(found.stdout)
+        assert told["exit_code"] == found.exit_code == 2
+        assert f"madbayes: {told['error']}" in found.stderr
+    found = call("fit", table, "--out", table / "sub", "--json")
+    assert json.loads(found.stdout)["exit_code"] == found.exit_code == 4
+
+
+def test_places_that_cannot_be_written_are_found_before_the_work(table, result, tmp_path, monkeypatch):
+    monkeypatch.setattr("madbayes.commands.fitting.take_in", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr("madbayes.commands.applying.take_again", lambda *_: pytest.fail("there was work"))
+    for place in (table / "sub", table / "sub" / "deeper"):
+        says(call("fit", table, "--out", place), 4, "is a file: name another place with --out")
+        says(call("path", table, "--out", place), 4, "is a file: name another place with --out")
+        says(call("apply", result, table, "--out", f"{place}.csv"), 4, "is a file: name another place with --out")
+
+    def refuse(**_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    says(call("fit", table, "--out", tmp_path / "a" / "b"), 4, "may not be written to (Permission denied)")
+    assert not list(tmp_path.iterdir())
+
+
+def fill_together(out):
+    """A fit ends while another one is about to."""
+    with results.staged(out, force=False) as stage:
+        (stage / results.RUN).write_text("mine")
+        out.mkdir(exist_ok=True)
+        (out / results.RUN).write_text("theirs")
+
+
+def test_a_folder_that_another_fit_has_filled_meanwhile_is_left_alone(tmp_path):
+    for out in (tmp_path / "there", tmp_path / "not yet"):
+        if out.name == "there":
+            out.mkdir()
+        with pytest.raises(OSError, match="is not empty"):
+            fill_together(out)
+        assert {path.name: path.read_text() for path in out.iterdir()} == {results.RUN: "theirs"}
+    assert {path.name for path in tmp_path.iterdir()} == {"there", "not yet"}
 
 
 def test_nothing_is_replaced_without_force(table, result, tmp_path):

@@ -80,6 +80,29 @@ def test_ctrl_c_before_there_is_anything_writes_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
+def test_kernels_are_there_before_ctrl_c_ends_with_a_result(table, tmp_path):
+    """Interrupting their import would leave half of it behind, and nothing could be found with that."""
+    code = (
+        "import sys; from madbayes.commands import app, fitting; name = 'madbayes.engine.kernels'; "
+        "assert name not in sys.modules; fitting.find = lambda *_: sys.exit(7 if name in sys.modules else 8); app()"
+    )
+    words = [sys.executable, "-c", code, "fit", str(table), "--out", str(tmp_path / "out")]
+    assert subprocess.run(words, capture_output=True, timeout=120).returncode == 7
+
+
+def test_a_process_that_is_ended_leaves_nothing(hard, tmp_path):
+    process = start("fit", hard, "--penalty", "2%", "--out", tmp_path / "out", "--log-json", "--jobs", 1)
+    try:
+        wait_for_step(process, "fit")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
+
+
 def test_exit_codes_of_the_real_command(tmp_path, table, result):
     assert run("fit", tmp_path / "nowhere.csv").returncode == 2
     assert run("fit", table, "--kind", "chairs").returncode == 2
@@ -105,7 +128,7 @@ def test_an_output_that_is_full_is_one_line(result):
     with open("/dev/full", "w") as full:
         found = subprocess.run([*COMMAND, "info", str(result)], stdout=full, stderr=subprocess.PIPE, text=True)
     assert found.returncode == 4
-    assert "madbayes: the disk is full" in found.stderr
+    assert "madbayes: the disk is full: what was to be printed is lost" in found.stderr
     assert "Traceback" not in found.stderr
 
 

@@ -83,6 +83,21 @@ def test_what_is_wrong_is_said_in_one_line(words, code, message, copy):
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"settings": {"colour": 1}}, "unknown settings ['colour']"),
+        ({"settings": {"jobs": "x"}}, "--jobs x: it must be a number of threads"),
+        ({"input": 5}, "says which table it was made of: name it"),
+        ({"input": {"path": 5}}, "says which table it was made of: name it"),
+    ],
+)
+def test_a_run_that_makes_no_sense(change, message, copy):
+    run = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text(json.dumps(run | change))
+    says(call("report", copy, "--force"), 2, message)
+
+
 def test_a_table_that_is_gone_must_be_named(copy, table):
     run = json.loads((copy / "run.json").read_text())
     run["input"]["path"] = str(copy / "gone.csv")

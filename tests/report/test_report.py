@@ -273,6 +273,17 @@ def test_axes_have_round_numbers_inside():
     assert [short(one) for one in (999.0, 5000.0, 20e3, 1.5e6, 2e10)] == ["999", "5000", "20k", "1.5M", "20G"]
 
 
+def test_a_histogram_with_a_limit_or_a_distance_without_end():
+    found = histogram_of(np.array([1.0, 2.0, np.inf]), np.inf)
+    assert np.isfinite(found.limit)
+    assert sum(column.height > 0 for column in found.columns) == 2
+
+
+def test_a_frame_of_other_rows_is_refused():
+    with pytest.raises(ValueError, match="frame has 1 rows, and X has 6: give the table that X was made of"):
+        render_report(DPMeans(penalty=1.0).fit(np.eye(6)), np.eye(6), frame=pd.DataFrame({"a": [1]}))
+
+
 def test_a_histogram_of_nothing():
     found = histogram_of(np.zeros(10), 0.0)
     assert [column.words.split()[0] for column in found.columns] == ["10"]

@@ -125,6 +125,23 @@ def test_text_that_is_not_utf8(tmp_path):
     assert read_table(tmp_path / "b.csv").frame["town"].tolist() == ["Köln", "Nice"]
 
 
+@pytest.mark.parametrize("text", ["a,b\nr,1,2\ns,3,4\n", "# made on Monday\na,b\n1,2\n3,4\n"])
+def test_values_without_a_name_are_not_lost(text, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(TableError, match="has more values in each line than names in the first"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_separators_at_the_end_of_lines_are_no_columns(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2,\n3,4,\n")
+    assert read_table(tmp_path / "t.csv").frame.to_numpy().tolist() == [[1, 2], [3, 4]]
+
+
+def test_text_columns_are_known_without_the_blanks_around_their_names(tmp_path):
+    (tmp_path / "t.csv").write_text("x, zip \n1,01067\n2,02826\n")
+    assert read_table(tmp_path / "t.csv", text_columns=["zip"]).frame["zip"].tolist() == ["01067", "02826"]
+
+
 def test_text_columns_stay_text(tmp_path):
     (tmp_path / "a.csv").write_text("code,a\n007,1\n")
     assert read_table(tmp_path / "a.csv", text_columns=["code", "other"]).frame["code"].tolist() == ["007"]
@@ -168,6 +185,24 @@ def test_arrays_that_are_no_tables(tmp_path):
             read_table(tmp_path / f"{name}.npy")
     with pytest.raises(TableError, match="has 'a', 'b': call the one to use 'X'"):
         read_table(tmp_path / "two.npz")
+    np.savez(tmp_path / "none.npz")
+    with pytest.raises(TableError, match="has no arrays in it"):
+        read_table(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (3, 4, 0)])
+def test_arrays_of_nothing(shape, tmp_path):
+    np.save(tmp_path / "a.npy", np.ones(shape))
+    with pytest.raises(TableError, match="which is nothing: give rows and columns"):
+        read_table(tmp_path / "a.npy")
+
+
+def test_an_array_whose_header_makes_no_sense(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((3, 2)))
+    content = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(content.replace(b"{'descr'", b"(((((((("))
+    with pytest.raises(TableError, match="cannot be read, it may be broken: its header makes no sense"):
+        read_table(tmp_path / "a.npy")
 
 
 def test_what_is_not_there(tmp_path):

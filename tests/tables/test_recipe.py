@@ -346,6 +346,15 @@ def test_pictures_keep_every_pixel():
     assert np.array_equal(Recipe(as_is=True).fit_transform(X)[:, 0], np.zeros(5))  # nothing to scale
 
 
+def test_pictures_with_a_pixel_that_has_no_value_or_is_no_number():
+    X = np.random.default_rng(0).normal(size=(6, 4))
+    recipe = Recipe(scale="none", missing="median", as_is=True)
+    with pytest.raises(TableError, match=r"columns without any value: 'x2'\. Leave them out"):
+        recipe.fit(np.where(np.arange(4) == 2, np.nan, X))
+    with pytest.raises(TableError, match="columns 'x0' to 'x3' are not all numbers"):
+        recipe.fit(X).transform(pd.DataFrame(X, columns=[f"x{d}" for d in range(4)]).assign(x1="grey"))
+
+
 def test_polars_frames_are_tables():
     polars = pytest.importorskip("polars")
     frame = mixed()[["income", "colour"]]
@@ -383,6 +392,22 @@ def test_a_state_that_does_not_fit_together_is_refused(change):
     state = Recipe(pca=2).fit(mixed())._to_state()
     assert Recipe._from_state(state).pca == 2
     with pytest.raises(ValueError, match="recipe"):
+        Recipe._from_state({**state, **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id_columns": [["a"]]},
+        {"decisions": [["a", "number", 5]]},
+        {"columns": [{"name": 5, "role": "number", "categories": []}]},
+        {"columns": [{"name": "a", "role": "category", "categories": [[]]}]},
+        {"columns": [{"name": "a", "role": "chair", "categories": []}]},
+    ],
+)
+def test_a_state_with_words_that_are_none_is_refused(change):
+    state = Recipe().fit(mixed())._to_state()
+    with pytest.raises(ValueError, match=r"the recipe has (names that are no text|columns of an unknown role)"):
         Recipe._from_state({**state, **change})
 
 

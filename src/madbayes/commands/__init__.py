@@ -7,6 +7,7 @@ import typer
 import madbayes
 from madbayes.commands.applying import apply, info
 from madbayes.commands.comparing import compare
+from madbayes.commands.errors import Commands
 from madbayes.commands.fitting import fit, path
 from madbayes.commands.reporting import report
 from madbayes.commands.reproducing import reproduce
@@ -34,6 +35,7 @@ moved than allowed; 4 the result could not be written; 130 stopped by Ctrl-C (wh
 
 app = typer.Typer(
     name="madbayes",
+    cls=Commands,
     help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -19,7 +19,7 @@ from madbayes.io import metadata
 from madbayes.words import counted, exact_percent, percent
 
 
-@one_line()
+@one_line
 def apply(
     model: options.ModelArgument,
     data_file: Annotated[
@@ -47,13 +47,13 @@ def apply(
     with talking(log_json=log_json, quiet=as_json) as talk:
         place = out if out is not None else Path(f"{results.stem_of(data_file)}-{results.ASSIGNMENTS}")
         results.check_file(place, force=force)
+        results.check_ending(place)
         fitted = open_model(model)
         intake = take_again(fitted.recipe, data_file, talk)
-        ids = intake.ids
         with talk.step("Finding the groups of the rows", "apply"):
-            table = results.assignments(fitted, intake.X, ids)
+            table = results.assignments(fitted, intake.X, intake.ids)
         place.parent.mkdir(parents=True, exist_ok=True)
-        results.write_assignments(table, place, fitted, ids)
+        results.write_assignments(table, place, fitted, intake.ids)
         log.debug("written", extra=data(out=str(place), rows=len(table)))
     sizes = dict(zip(fitted.model.group_names_, results.sizes_of(fitted, table).tolist(), strict=True))
     n_unusual = int(table["unusual"].sum())
@@ -65,7 +65,7 @@ def apply(
     typer.echo(f"Unusual, worse than 99 % of the rows of the fit: {counted(n_unusual, 'row')}.\nWritten to {place}")
 
 
-@one_line()
+@one_line
 def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> None:
     """What a model is made of: its groups, the columns it needs, and what was done with them.
 

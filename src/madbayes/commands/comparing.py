@@ -35,16 +35,26 @@ class Assigned:
         """Which row has which group."""
         if self.kind == "clusters":
             return (self.table["label"].to_numpy()[rows, None] == np.arange(len(self.names))).astype(np.uint8)
-        return self.table[results.group_columns(self.names)].to_numpy()[rows].astype(np.uint8)
+        return self.table[self.columns].to_numpy()[rows].astype(np.uint8)
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that have the groups."""
+        return ["label"] if self.kind == "clusters" else results.group_columns(self.names)
+
+    def texts(self, key: list[str]) -> pd.DataFrame:
+        """What these columns have in each row; they are called by number, whatever their names are."""
+        # As text, for a table may have come as CSV one time and as Parquet the next.
+        return self.table[key].astype(str).set_axis(range(len(key)), axis=1)
 
     def distinct(self, key: list[str]) -> "Assigned":
         """The same without rows that are there already."""
-        return replace(self, table=self.table.drop_duplicates(key))
+        return replace(self, table=self.table[~self.texts(key).duplicated()])
 
     def tells_apart(self, key: list[str]) -> bool:
         """Whether rows that are alike in these columns have the same groups."""
-        groups = ["label"] if self.kind == "clusters" else results.group_columns(self.names)
-        return len(self.table.drop_duplicates(key)) == len(self.table.drop_duplicates([*key, *groups]))
+        texts = self.texts(key)
+        return texts.duplicated().sum() == pd.concat([texts, self.table[self.columns]], axis=1).duplicated().sum()
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,7 @@ class Comparison:
         return "\n".join(lines)
 
 
-@one_line()
+@one_line
 def compare(
     old: Annotated[Path, typer.Argument(metavar="OLD", help=RESULT)],
     new: Annotated[Path, typer.Argument(metavar="NEW", help=RESULT)],
@@ -150,9 +160,20 @@ def read_assigned(place: Path) -> Assigned:
     try:
         table = pq.read_table(path)
         about = json.loads(table.schema.metadata[results.KEY])
-        return Assigned(about["kind"], about["groups"], about["ids"], table.to_pandas())
+        return checked(Assigned(about["kind"], about["groups"], about["ids"], table.to_pandas()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(f"{str(path)!r} has no assignments that madbayes has written, or is broken") from error
+
+
+def checked(found: Assigned) -> Assigned:
+    """The same, if the file has the columns that it says it has, with groups that there are."""
+    if found.kind not in ("clusters", "features"):
+        raise ValueError("groups of an unknown kind")
+    values = found.table[["row", *found.ids, *found.columns]][found.columns]
+    most = len(found.names) - 1 if found.kind == "clusters" else 1
+    if not ((values >= 0) & (values <= most)).all(axis=None):
+        raise ValueError("rows of groups that there are not")
+    return found
 
 
 def comparison(old: Assigned, new: Assigned) -> Comparison:
@@ -202,8 +223,8 @@ def matched_by(old: Assigned, new: Assigned) -> list[str]:
 
 def common_rows(old: Assigned, new: Assigned, key: list[str]) -> tuple[NDArray, NDArray]:
     """Places of the rows that both have."""
-    parts = [one.table[key].assign(place=np.arange(len(one.table))) for one in (old, new)]
-    both = parts[0].merge(parts[1], on=key, suffixes=("_old", "_new"))
+    parts = [one.texts(key).assign(place=np.arange(len(one.table))) for one in (old, new)]
+    both = parts[0].merge(parts[1], on=list(range(len(key))), suffixes=("_old", "_new"))
     return both["place_old"].to_numpy(), both["place_new"].to_numpy()
 
 

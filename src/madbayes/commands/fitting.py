@@ -4,6 +4,7 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,13 +49,13 @@ ConfigOption = Annotated[
 RefitsOption = Annotated[
     int,
     typer.Option(
-        min=0, metavar="N", help="Fits to halves of the rows that tell how stable each group is; 0 for none.",
+        metavar="N", help="Fits to halves of the rows that tell how stable each group is; 0 for none.",
         rich_help_panel=options.HOW,
     ),
 ]  # fmt: skip
 
 
-@one_line()
+@one_line
 def fit(
     context: typer.Context,
     data: options.DataFile = None,
@@ -102,7 +103,7 @@ def fit(
         raise typer.Exit(Code.INTERRUPTED)
 
 
-@one_line()
+@one_line
 def path(
     context: typer.Context,
     data: options.DataFile = None,
@@ -141,6 +142,7 @@ def path(
         with talk.step("Looking at numbers of groups", "path"):
             found = find_path(intake.X, settings)
         if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
             results.write_json(out, path_values(found, settings))
     typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_table(found, settings.kind))
 
@@ -171,6 +173,8 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
     results.check_folder(out, force=force)
     intake = take_in(settings, talk)
     settings = replace(settings, scale=intake.recipe.scale)
+    # From here on Ctrl-C ends with a result, and a module that was interrupted while it was imported cannot give one.
+    import_module("madbayes.engine.kernels")
     with talk.step("Finding groups", "fit"):
         model, found = find(intake.X, settings, stopped)
     if found is None and not stopped.happened:
@@ -187,7 +191,7 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
     names = results.first_ids(ids)
     explanation = explain(model, intake.X, recipe=intake.recipe, ids=names, path=found, stability=refits)
     run = run_values(settings, intake, fitted, talk, began, interrupted=stopped.happened)
-    with results.staged(out) as folder:
+    with results.staged(out, force=force) as folder:
         write_result(folder, fitted, intake, ids, found, refits, run, talk)
     if settings.groups is None and settings.penalty == "auto" and found is not None and not found.candidates:
         log.info(NO_PICTURES if intake.table.shape is not None else NO_GROUPS)

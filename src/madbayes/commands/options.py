@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -65,7 +65,7 @@ PenaltyOption = Annotated[
 ]
 GroupsOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="K", help="About so many groups, instead of a penalty.", rich_help_panel=HOW),
+    typer.Option(metavar="K", help="About so many groups, instead of a penalty.", rich_help_panel=HOW),
 ]
 ColumnsOption = Annotated[
     list[str] | None,
@@ -100,13 +100,13 @@ ScaleOption = Annotated[
 ]
 PcaOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Keep N principal components.", show_default=False, rich_help_panel=TABLE),
+    typer.Option(metavar="N", help="Keep N principal components.", show_default=False, rich_help_panel=TABLE),
 ]
 MissingOption = Annotated[
     Missing,
     typer.Option(help="Missing values: refuse, drop their rows, or fill in the median.", rich_help_panel=TABLE),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Same seed, same answer.", rich_help_panel=HOW)]
+SeedOption = Annotated[int, typer.Option(metavar="N", help="Same seed, same answer.", rich_help_panel=HOW)]
 JobsOption = Annotated[int, typer.Option(metavar="N", help="Threads; -1 is all cores.", rich_help_panel=HOW)]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.", rich_help_panel=RESULT)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=RESULT)]
@@ -152,11 +152,41 @@ def settings_of(context: typer.Context, config: Path | None) -> Settings:
         raise UsageError("--penalty and --groups: give one of them, for either decides the other")
     if explicit == {"penalty"}:
         values["groups"] = None
-    settings = Settings(**values)
+    return checked(Settings(**values))
+
+
+def checked(settings: Settings) -> Settings:
+    """Settings that a fit can go by, wherever they come from."""
+    for name, choices in (("kind", Kind), ("scale", Scale), ("missing", Missing)):
+        value = getattr(settings, name)
+        if value not in list(choices) and not (name == "scale" and value is None):
+            refuse(name, value, f"one of {', '.join(choices)}")
+    for name, least, most in (("groups", 1, None), ("pca", 1, None), ("seed", 0, 2**32 - 1), ("refits", 0, None)):
+        check_whole(name, getattr(settings, name), least, most)
     check_jobs(settings.jobs)
+    for name in ("columns", "leave_out"):
+        value = getattr(settings, name)
+        if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+            refuse(name, value, "names of columns")
+    for name in ("data", "id_column"):
+        if not isinstance(getattr(settings, name), str | None):
+            refuse(name, getattr(settings, name), "a name")
     if settings.groups is None:
         penalty_of(settings.penalty)
     return settings
+
+
+def refuse(name: str, value: Any, accepted: str) -> NoReturn:
+    """Say what a setting may be."""
+    raise UsageError(f"--{name.replace('_', '-')} {value}: give {accepted}")
+
+
+def check_whole(name: str, value: Any, least: int, most: int | None) -> None:
+    """A whole number in a range; groups and principal components need not be given."""
+    if value is None and name in ("groups", "pca"):
+        return
+    if type(value) is not int or value < least or (most is not None and value > most):
+        refuse(name, value, f"a whole number from {least} {'on' if most is None else f'to {most}'}")
 
 
 def is_given(context: typer.Context, name: str) -> bool:
@@ -177,33 +207,40 @@ def plain_option(value: Any) -> Any:
 def read_config(path: Path) -> dict[str, Any]:
     """The settings of an earlier run."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        values = found["settings"]
-        known = {field.name for field in fields(Settings)}
-        if strange := set(values) - known:
-            raise UsageError(f"--config {path}: unknown settings {sorted(strange)}; it may be of a newer madbayes")
-        return dict(values)
+        return known_settings(json.loads(path.read_text(encoding="utf-8"))["settings"], f"--config {path}")
+    except UsageError:
+        raise
     except OSError as error:
         raise UsageError(f"--config {path}: cannot be read ({error.strerror})") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"--config {path}: is no run.json, which madbayes fit writes") from None
 
 
-def penalty_of(text: str) -> float | str:
+def known_settings(values: Any, place: str) -> dict[str, Any]:
+    """Settings from a file, whose names are those that there are."""
+    if not isinstance(values, dict):
+        raise UsageError(f"{place}: is no run.json, which madbayes fit writes")
+    if strange := set(values) - {field.name for field in fields(Settings)}:
+        raise UsageError(f"{place}: unknown settings {sorted(strange)}; it may be of a newer madbayes")
+    return dict(values)
+
+
+def penalty_of(text: Any) -> float | str:
     """A number, a share, or "auto"."""
     try:
         value: float | str = float(text)
-    except ValueError:
+    except (TypeError, ValueError):
         value = text
     with suppress(ValueError):
-        if 0 not in validation.check_penalty(value):  # at no price each row would be a group
-            return value
+        # At no price each row would be a group.
+        if not isinstance(text, bool) and 0 not in (choice := validation.check_penalty(value)):
+            return value if choice.value is None else choice.value
     raise UsageError(f"--penalty {text}: give a positive number, a share such as 2%, or auto")
 
 
-def check_jobs(jobs: int) -> None:
+def check_jobs(jobs: Any) -> None:
     """At least one thread."""
-    if jobs == 0 or jobs < -1:
+    if type(jobs) is not int or jobs == 0 or jobs < -1:
         raise UsageError(f"--jobs {jobs}: it must be a number of threads, or -1 for all cores")
 
 

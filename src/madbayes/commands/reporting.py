@@ -1,7 +1,7 @@
 """``madbayes report``: the report of a result again, with names for its groups."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +13,16 @@ from madbayes.commands.errors import UsageError, one_line
 from madbayes.commands.finding import find_path, refit
 from madbayes.commands.fitting import write_report_of
 from madbayes.commands.intake import Intake, take_again
-from madbayes.commands.options import Settings
+from madbayes.commands.options import Settings, checked, known_settings
 from madbayes.commands.results import Fitted, open_model
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 
+# Parts of a run that are dictionaries, if they are there.
+DICTIONARIES = ("settings", "input", "versions")
 
-@one_line()
+
+@one_line
 def report(
     model: options.ModelArgument,
     data_file: Annotated[
@@ -43,7 +46,7 @@ def report(
     ] = None,
     refits: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Refits for stability.  [default: as in the fit]", show_default=False),
+        typer.Option(metavar="N", help="Refits for stability.  [default: as in the fit]", show_default=False),
     ] = None,
     force: options.ForceOption = False,
     log_json: options.LogOption = False,
@@ -63,14 +66,14 @@ def report(
         is_same = place.exists() and place.resolve() == (folder / results.REPORT).resolve()
         results.check_file(place, force=force or bool(name and is_same))
         run = read_run(folder)
-        settings = settings_in(run)
+        settings = Settings(**known_settings(run.get("settings", {}), str(folder / results.RUN)))
+        settings = checked(settings if refits is None else replace(settings, refits=refits))
         source = source_of(data_file, run)
         if name:
             rename(fitted, name)
         intake = take_again(fitted.recipe, source, talk)
         if data_file is None and run.get("input", {}).get("sha256") != intake.table.fingerprint:
             log.warning("%s has changed since the fit; the report is of the table as it is now", source)
-        settings = settings if refits is None else replace(settings, refits=refits)
         found, stable = look_again(fitted, intake, settings, talk)
         ids = intake.ids
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -99,24 +102,20 @@ def read_run(folder: Path) -> dict[str, Any]:
     """How the result came about, if that is still there."""
     try:
         found = json.loads((folder / results.RUN).read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
-    except (OSError, ValueError):
+        parts = found.items() if isinstance(found, dict) else []
+        return {name: part for name, part in parts if name not in DICTIONARIES or isinstance(part, dict)}
+    except (OSError, ValueError, RecursionError):
         return {}
-
-
-def settings_in(run: dict[str, Any]) -> Settings:
-    """Of the fit, as far as they are known: those that a newer version has added do not matter here."""
-    given = run.get("settings", {})
-    return Settings(**{field.name: given[field.name] for field in fields(Settings) if field.name in given})
 
 
 def source_of(given: Path | None, run: dict[str, Any]) -> Path:
     """The table to report on."""
     if given is not None:
         return given
-    if not run:
+    name = run.get("input", {}).get("path")
+    if not isinstance(name, str):
         raise UsageError(f"there is no {results.RUN} beside the model that says which table it was made of: name it")
-    source = Path(run["input"]["path"])
+    source = Path(name)
     if not source.exists():
         raise UsageError(f"the table {str(source)!r} is not there any more: name it, madbayes report MODEL DATA")
     return source
@@ -127,7 +126,7 @@ def rename(fitted: Fitted, given: list[str]) -> None:
     names = {}
     for one in given:
         group, sign, name = one.partition("=")
-        if not sign or not group.strip().isdigit():
+        if not sign or not group.strip().isdecimal():
             raise UsageError(f"--name {one}: give the number of a group and its name, such as 0=cheap")
         names[int(group)] = name.strip()
     try:

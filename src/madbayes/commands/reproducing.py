@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from madbayes.commands.console import bars
-from madbayes.commands.errors import Code, one_line, stop
+from madbayes.commands.errors import Code, errors_in_one_line, stop
 from madbayes.commands.options import check_jobs
 from madbayes.experiments import dice, faces, tabletop
 from madbayes.experiments.parts import Experiment, Progress, check_folder, run
@@ -65,7 +65,7 @@ def reproduce_dice(out: Out = None, seed: Seed = 0, jobs: Jobs = -1, quick: Quic
 
 def check_options(penalty: float | None, jobs: int) -> None:
     """A price is a positive number, and there is at least one thread."""
-    with one_line():
+    with errors_in_one_line(as_json=False):
         check_jobs(jobs)
     if penalty is not None and not 0 < penalty < float("inf"):
         stop(f"--penalty {penalty:g}: it must be a positive number")

@@ -27,6 +27,10 @@ from madbayes.tables import Recipe
 MODEL, ASSIGNMENTS, COMPONENTS = "model.madbayes", "assignments.parquet", "components.parquet"
 PATH, RUN, REPORT = "path.json", "run.json", "report.html"
 FILES = (MODEL, ASSIGNMENTS, COMPONENTS, PATH, RUN, REPORT)
+# Endings of tables that are written, and what separates columns of text.
+PARQUET, TEXT = (".parquet", ".pq"), {".csv": ",", ".tsv": "\t"}
+# Columns of assignments that are ours, whatever features are called.
+OURS = ("row", "margin", "error", "unusual")
 # Where a table of Parquet keeps what madbayes knows about it.
 KEY = b"madbayes"
 
@@ -74,6 +78,10 @@ def open_model(place: Path) -> Fitted:
     steps = dict(found.steps) if isinstance(found, Pipeline) else {}
     if set(steps) != {"recipe", "model"} or not isinstance(steps["recipe"], Recipe):
         raise UsageError(f"{str(path)!r} was saved without its recipe for tables: use it in Python, with madbayes.load")
+    if not isinstance(steps["model"], GroupEstimator) or steps["model"].n_features_in_ != len(
+        steps["recipe"].get_feature_names_out()
+    ):
+        raise UsageError(f"{str(path)!r} is broken: its recipe does not fit its model")
     return Fitted(steps["recipe"], steps["model"])
 
 
@@ -88,12 +96,13 @@ def assignments(fitted: Fitted, X: NDArray, ids: pd.DataFrame) -> pd.DataFrame:
         Z = np.asarray(model.transform(X)).astype(np.uint8)
         groups = dict(zip(group_columns(model.group_names_), Z.T, strict=True))
     values = {**groups, "margin": scores[:, 1], "error": scores[:, 0], "unusual": scores[:, 0] > model.unusual_error_}
-    return ids.set_axis(free_names(ids.columns, values), axis=1).reset_index(drop=True).assign(**values)
+    named = ids.set_axis(free_names(ids.columns, values), axis=1).reset_index(drop=True)
+    return pd.concat([named, pd.DataFrame(values)], axis=1)
 
 
 def group_columns(names: Sequence[str]) -> list[str]:
     """What the columns of features are called in assignments: as the features are, where that is free."""
-    return free_names(names, ("row", "margin", "error", "unusual"))
+    return free_names(names, OURS)
 
 
 def free_names(names: Iterable[str], taken: Iterable[str]) -> list[str]:
@@ -165,8 +174,7 @@ def write_assignments(table: pd.DataFrame, path: Path, fitted: Fitted, ids: pd.D
 
 def write_table(frame: pd.DataFrame, path: Path, about: dict[str, Any] | None = None) -> None:
     """As Parquet, or as text if the name ends so; whole or not at all."""
-    if path.suffix.lower() in (".csv", ".tsv"):
-        separator = "," if path.suffix.lower() == ".csv" else "\t"
+    if separator := TEXT.get(path.suffix.lower()):
         write_whole(path, frame.to_csv(index=False, sep=separator).encode())
         return
     table = pa.Table.from_pandas(frame, preserve_index=False)
@@ -182,12 +190,13 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, (json.dumps(plain(value), indent=1) + "\n").encode())
 
 
-def check_folder(out: Path, *, force: bool) -> None:
+def check_folder(out: Path, *, force: bool, stage: Path | None = None) -> None:
     """Refuse a place that has something in it, unless that may be replaced."""
     if out.exists() and not out.is_dir():
         raise PlaceError(f"{str(out)!r} is a file: name a folder with --out")
-    if out.is_dir() and any(out.iterdir()) and not force:
+    if out.is_dir() and not force and any(path != stage for path in out.iterdir()):
         raise PlaceError(f"{str(out)!r} is not empty: replace what a fit writes with --force, or name another --out")
+    check_place(out)
 
 
 def check_file(out: Path, *, force: bool) -> None:
@@ -196,16 +205,41 @@ def check_file(out: Path, *, force: bool) -> None:
         raise PlaceError(f"{str(out)!r} is a folder: name a file with --out")
     if out.exists() and not force:
         raise PlaceError(f"{str(out)!r} is there already: replace it with --force, or name another --out")
+    check_place(out.parent)
+
+
+def check_ending(out: Path) -> None:
+    """Refuse a file whose name says that it is something that is not written here."""
+    if out.suffix.lower() not in (*TEXT, *PARQUET):
+        raise UsageError(f"--out {out}: give a name that ends in {', '.join((*PARQUET, *TEXT))}")
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, or made, before there is work that could be lost."""
+    whole = folder.absolute()
+    there = next(one for one in (whole, *whole.parents) if one.exists())
+    if not there.is_dir():
+        raise PlaceError(f"{str(there)!r} is a file: name another place with --out")
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        words = f"{str(there)!r} may not be written to ({error.strerror}): name another place with --out"
+        raise PlaceError(words) from None
 
 
 @contextmanager
-def staged(out: Path) -> Iterator[Path]:
+def staged(out: Path, *, force: bool) -> Iterator[Path]:
     """A folder to write to, whose files go to their place when all are complete, and away if anything fails."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=f".{out.name}-", suffix=".part", dir=out.parent))
+    # In the folder itself if there is one: that beside it may be on another disk, or of somebody else.
+    home = out if out.is_dir() else out.parent
+    home.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=f".{out.name}-", suffix=".part", dir=home))
     try:
         yield stage
         os.chmod(stage, 0o777 & ~current_umask())
+        # Once more, for another fit may have been faster.
+        check_folder(out, force=force, stage=stage)
         if out.is_dir():
             for file in sorted(stage.iterdir()):
                 os.replace(file, out / file.name)

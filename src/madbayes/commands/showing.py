@@ -30,7 +30,7 @@ KINDS = (
 )
 
 
-@one_line()
+@one_line
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for data and results.")] = Path("madbayes-demo"),
     force: options.ForceOption = False,
@@ -39,6 +39,7 @@ def demo(
 ) -> None:
     """Two examples from data to report: customers in a CSV (clusters), and pictures of dice (features)."""
     with talking() as talk, interrupts() as stopped:
+        options.checked(Settings(seed=seed, jobs=jobs))
         results.check_folder(out, force=force)
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / CUSTOMERS, make_customers(seed).to_csv(index=False).encode())

@@ -1,10 +1,14 @@
 """Whether what a file says about a model fits together: compiled code takes it at its word."""
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from madbayes.model import Objective
+from madbayes.engine.path import PenaltyPath
+from madbayes.engine.search import Solution
+from madbayes.model import MeansCovariances, Objective
+from madbayes.paper import Result
 
 # For each attribute its kind of numbers and its shape: K groups, D columns, N rows.
 CLUSTERS = {"cluster_centers_": ("f", "KD"), "labels_": ("i", "N"), "covariances_": ("f", "KDD")}
@@ -15,7 +19,12 @@ BOTH = {
     "_column_scales": ("f", "D"),
     "feature_names_in_": ("O", "D"),
 }
-NEEDED = {"n_features_in_", "_objective", "_sizes", "_column_means", "_column_scales"}
+NUMBERS = ("_total", "unusual_error_", "objective_", "sse_", "penalty_", "penalty_share_")
+NEEDED = {
+    *("n_features_in_", "_objective", "_sizes", "_column_means", "_column_scales"),
+    *("optimality_gap_", "n_iter_", "converged_"),
+    *NUMBERS,
+}
 
 
 def check_fitted(model: Any) -> None:
@@ -30,11 +39,12 @@ def check_fitted(model: Any) -> None:
     count, groups, parts = (
         ("n_clusters_", "labels_", CLUSTERS) if is_clusters else ("n_components_", "allocations_", FEATURES)
     )
-    if not hasattr(model, count):
+    if not any(name.endswith("_") for name in vars(model)):
         return
     needed = NEEDED | {count} | set(parts)
     if not hasattr(model, "covariances"):
         needed -= {"covariances_"}
+    _complete(model, count)
     if missing := sorted(name for name in needed if not hasattr(model, name)):
         raise ValueError(f"the model lacks {', '.join(missing)}")
     lengths = {"K": getattr(model, count), "D": model.n_features_in_, "N": len(getattr(model, groups))}
@@ -43,6 +53,51 @@ def check_fitted(model: Any) -> None:
             _check_array(name, getattr(model, name), kind, letters, lengths)
     if not isinstance(model._objective, Objective):
         raise ValueError("the model has no objective")
+    _check_values(model, lengths["K"])
+    if hasattr(model, "path_"):
+        _check_path(model.path_, model.n_features_in_)
+
+
+def _complete(model: Any, count: str) -> None:
+    """What the first files did not have yet: names of groups, and the error from which on rows are unusual."""
+    if not hasattr(model, "group_names_") and type(K := getattr(model, count, None)) is int:
+        model.group_names_ = [f"group {k}" for k in range(min(K, len(model._sizes)))]
+    if not hasattr(model, "unusual_error_"):
+        model.unusual_error_ = np.inf
+
+
+def _check_values(model: Any, K: int) -> None:
+    """Numbers that are numbers, and a name for each group."""
+    if type(K) is not int or not (model.n_jobs is None or type(model.n_jobs) is int):
+        raise ValueError("the number of groups or of threads is no whole number")
+    if wrong := [name for name in NUMBERS if not _is_number(getattr(model, name))]:
+        raise ValueError(f"{wrong[0]} is no number")
+    if model.optimality_gap_ is not None and not _is_number(model.optimality_gap_):
+        raise ValueError("optimality_gap_ is no number")
+    names = model.group_names_
+    if type(names) is not list or len(names) != K or not all(type(name) is str for name in names):
+        raise ValueError(f"group_names_ are no names of {K} groups")
+    if len(set(names)) < K:
+        raise ValueError("two groups have one name")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _check_path(path: Any, D: int) -> None:
+    """Solutions for consecutive numbers of groups, each with its squared error."""
+    if not isinstance(path, PenaltyPath):
+        raise ValueError("path_ is no penalty path")
+    counts, n = np.asarray(path.n_components), len(path.solutions)
+    if counts.dtype.kind != "i" or not n or not np.array_equal(counts, counts[:1] + np.arange(n)):
+        raise ValueError("the numbers of groups on the path are not consecutive")
+    _check_array("losses", path.losses, "f", "N", {"N": n})
+    if not np.isfinite(path.losses).all():
+        raise ValueError("losses of the path are not finite")
+    for K, solution in zip(counts.tolist(), path.solutions, strict=True):
+        A = solution.A if isinstance(solution, Solution | Result) else None
+        _check_array("A", A.means if isinstance(A, MeansCovariances) else A, "f", "KD", {"K": K, "D": D})
 
 
 def _check_array(name: str, value: Any, kind: str, letters: str, lengths: dict[str, int]) -> None:

@@ -112,9 +112,10 @@ def histogram_of(distances: NDArray, limit: float) -> Histogram:
         for count, left, right in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
         if count
     ]
-    return Histogram(columns, axis, axis.at(limit), number(limit))
+    return Histogram(columns, axis, axis.at(min(limit, float(edges[-1]))), number(limit))
 
 
 def _end(distances: NDArray, limit: float) -> float:
-    """Where the picture ends: a little after the largest."""
-    return 1.02 * max(float(distances.max(initial=0.0)), limit) or 1.0
+    """Where the picture ends: a little after the largest that is finite."""
+    shown = distances[np.isfinite(distances)]
+    return 1.02 * max(float(shown.max(initial=0.0)), limit if np.isfinite(limit) else 0.0) or 1.0

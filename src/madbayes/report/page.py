@@ -111,6 +111,8 @@ def render_report(
     """
     template, run = _template(), run or {}
     subject = subject_of(model, X, recipe=recipe, ids=ids, image_shape=image_shape, path=path, stability=stability)
+    if frame is not None and len(frame) != len(subject.X):
+        raise ValueError(f"frame has {len(frame)} rows, and X has {len(subject.X)}: give the table that X was made of")
     view = path_view(subject)
     script = _text("report.js")
     return template.render(

@@ -5,6 +5,7 @@ import csv
 import gzip
 import lzma
 import re
+import warnings
 import zipfile
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -98,6 +100,10 @@ def read_table(source: str | Path, *, text_columns: Sequence[str] = ()) -> Table
         raise
     except PermissionError:
         raise TableError(f"{str(path)!r} may not be read: ask for permission to") from None
+    except pd.errors.ParserWarning:
+        raise TableError(
+            f"{str(path)!r} has more values in each line than names in the first: give every column a name"
+        ) from None
     except BROKEN as error:
         words = " ".join(str(error).split())[:200]
         raise TableError(f"{str(path)!r} cannot be read, it may be broken: {words}") from error
@@ -147,10 +153,15 @@ def read_arrow(path: Path) -> pd.DataFrame:
 def read_array(path: Path) -> NDArray:
     """The array in a file; of several, X."""
     with path.open("rb") as file:
-        found: Any = np.load(file, allow_pickle=False)
+        try:
+            found: Any = np.load(file, allow_pickle=False)
+        except TokenError as error:  # of what says which array this is
+            raise ValueError("its header makes no sense") from error
         if isinstance(found, np.ndarray):
             return found
         names = found.files
+        if not names:
+            raise TableError(f"{str(path)!r} has no arrays in it")
         if len(names) != 1 and "X" not in names:
             raise TableError(f"{str(path)!r} has {quoted(names)}: call the one to use 'X', or keep only that")
         return found["X" if "X" in names else names[0]]
@@ -165,6 +176,8 @@ def table_of_array(array: NDArray, path: Path) -> Table:
     is_coloured = array.ndim == 4 and array.shape[-1] in (3, 4)
     if array.ndim not in (2, 3) and not is_coloured:
         raise TableError(f"{str(path)!r} has shape {array.shape}: give rows and columns, or pictures of one size")
+    if not array.size:
+        raise TableError(f"{str(path)!r} has shape {array.shape}, which is nothing: give rows and columns")
     shape = array.shape[1:] if array.ndim > 2 else None
     flat = array.reshape(len(array), -1)
     frame = pd.DataFrame(flat, columns=[f"x{d}" for d in range(flat.shape[1])])
@@ -213,18 +226,20 @@ def read_text(path: Path, text_columns: Sequence[str] = ()) -> Table:
     decimal = "," if separator == ";" and uses_decimal_commas(lines[1:]) else "."
     if decimal == ",":
         notes.append("numbers are written with decimal commas")
-    frame = pd.read_csv(
-        path,
-        sep=separator,
-        encoding=encoding,
-        decimal=decimal,
-        names=names,
-        header="infer" if names is None else None,
-        dtype={name: str for name in text_columns if names is None and name in header},
-        index_col=False,
-        low_memory=False,
-        on_bad_lines="error",
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        frame = pd.read_csv(
+            path,
+            sep=separator,
+            encoding=encoding,
+            decimal=decimal,
+            names=names,
+            header="infer" if names is None else None,
+            dtype={name: str for name in header if names is None and name.strip() in text_columns},
+            index_col=False,
+            low_memory=False,
+            on_bad_lines="error",
+        )
     return Table(frame.rename(columns=str.strip if names is None else {}), notes=notes)
 
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.tables.axes import principal_axes, project
-from madbayes.tables.checks import SHOWN, TableError, as_frame, check_length, check_names, refuse
+from madbayes.tables.checks import SHOWN, TableError, as_frame, check_length, check_names, quoted, refuse
 from madbayes.tables.columns import MAX_CATEGORIES, Column, Decision, look_at
 from madbayes.tables.scaling import Scaling, learn_scaling
 from madbayes.words import listed
@@ -147,6 +147,8 @@ class Recipe(TransformerMixin, BaseEstimator):
             self.kept_ = np.ones(len(encoded), dtype=bool)
         self.n_dropped_ = int((~self.kept_).sum())
         check_length(len(encoded), self.n_dropped_)
+        if empty := [name for name, part in zip(self.encoded_names_, encoded.T, strict=True) if np.isnan(part).all()]:
+            raise TableError(f"columns without any value: {quoted(empty)}. Leave them out with --leave-out")
         self._scaling = learn_scaling(encoded, self.columns_, kind=self.kind, scale=self.scale, missing=self.missing)
         self.n_rows_ = len(encoded)
         self._say()
@@ -194,7 +196,7 @@ class Recipe(TransformerMixin, BaseEstimator):
         kept = np.ones(len(encoded), dtype=bool)
         if np.isnan(encoded).any():
             complete = np.asarray(np.isfinite(encoded).all(axis=1))
-            self._refuse_missing(encoded, complete)
+            self._refuse_missing(encoded, complete, is_new=True)
             if self.missing == "drop":
                 encoded, kept = encoded[complete], complete
                 warnings.warn(
@@ -253,6 +255,8 @@ class Recipe(TransformerMixin, BaseEstimator):
         left = set(self.leave_out or [])
         asked = [name for name in self.columns or [] if name not in left]
         ids = [self.id_column] if self.id_column is not None else []
+        if self.columns and not asked:
+            raise TableError("--columns and --leave-out name the same columns, so that none is left: give others")
         seen = [name for name in names if name not in left]
         if self.as_is:
             used = [name for name in seen if name not in ids and (not asked or name in asked)]
@@ -277,7 +281,11 @@ class Recipe(TransformerMixin, BaseEstimator):
         names = [column.name for column in self.columns_]
         if self.as_is:
             whole = frame if list(frame.columns) == names else frame[names]
-            return np.where(np.isfinite(found := whole.to_numpy(dtype=np.float64)), found, np.nan), {}
+            try:
+                found = whole.to_numpy(dtype=np.float64)
+            except (TypeError, ValueError):
+                raise TableError(f"columns {names[0]!r} to {names[-1]!r} are not all numbers: give numbers") from None
+            return np.where(np.isfinite(found), found, np.nan), {}
         unknown, place = {}, 0
         encoded = np.empty((len(frame), len(self.encoded_names_)), order="F")
         for column in self.columns_:
@@ -288,7 +296,7 @@ class Recipe(TransformerMixin, BaseEstimator):
                 unknown[column.name] = strange
         return encoded, unknown
 
-    def _refuse_missing(self, encoded: NDArray, complete: NDArray[np.bool_]) -> None:
+    def _refuse_missing(self, encoded: NDArray, complete: NDArray[np.bool_], *, is_new: bool = False) -> None:
         if self.missing != "error" or complete.all():
             return
         counts, place = {}, 0
@@ -296,10 +304,12 @@ class Recipe(TransformerMixin, BaseEstimator):
             counts[column.name] = int(np.isnan(encoded[:, place]).sum())
             place += len(column.encoded_names)
         found = [f"{name!r}: {count}" for name, count in counts.items() if count]
-        raise TableError(
-            f"missing or infinite values, by column {listed(found[:SHOWN], len(found))}. Fill them in with --missing "
-            f"median, or leave out {int((~complete).sum())} of {len(complete)} rows with --missing drop"
-        )
+        lost = f"{int((~complete).sum())} of {len(complete)} rows"
+        if is_new:
+            advice = f"The model knows no way with them: correct {lost}, or fit it with --missing median or drop"
+        else:
+            advice = f"Fill them in with --missing median, or leave out {lost} with --missing drop"
+        raise TableError(f"missing or infinite values, by column {listed(found[:SHOWN], len(found))}. {advice}")
 
     @property
     def means_(self) -> NDArray[np.float64]:
@@ -391,6 +401,12 @@ class Recipe(TransformerMixin, BaseEstimator):
     def _check_state(self) -> None:
         """Whether what a file says fits together."""
         self._check_parameters()
+        words = [*self.id_columns_, *(word for one in self.decisions_ for word in one)]
+        words += [word for column in self.columns_ for word in (column.name, *column.categories)]
+        if not all(isinstance(word, str) for word in words):
+            raise ValueError("the recipe has names that are no text")
+        if not {column.role for column in self.columns_} <= {"number", "flag", "category"}:
+            raise ValueError("the recipe has columns of an unknown role")
         D = len(self.encoded_names_)
         shapes = [array.shape for array in (*self._scaling, self.axes_origin_)]
         if any(shape != (D,) for shape in shapes):
