@@ -196,7 +196,7 @@ def test_names_of_columns_may_be_what_ours_would_become(tmp_path):
     components = pd.read_parquet(tmp_path / "out" / "components.parquet")
     assert {"group", "group_", "group__", "channel=app", "channel=app_"} <= set(components.columns)
     assert components["group"].tolist() == list(range(len(components)))
-    assert components["group__"].max() == pytest.approx(9e4, rel=0.05)
+    assert components["group_"].max() == pytest.approx(9e4, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from madbayes.tables import Recipe
 from madbayes.words import percent
 
 NOTHING = dict.fromkeys(("recipe", "ids", "image_shape", "path", "stability"))
-VOID = {"meta", "img", "input", "br"}
+VOID = {"meta", "img", "input", "br", "col"}
 
 
 class Page(HTMLParser):
