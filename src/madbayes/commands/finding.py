@@ -104,7 +104,7 @@ def path_values(found: PenaltyPath, settings: Settings) -> dict[str, Any]:
     return {"kind": settings.kind, **found.to_dict(), "suggested_penalty": plain(found.suggest())}
 
 
-def path_table(found: PenaltyPath, kind: str) -> str:
+def path_lines(found: PenaltyPath, kind: str) -> str:
     """A path as lines of text."""
     lines = [*path_words(found, kind), "", f"{'groups':>6}  {'squared error':>13}  best for penalties"]
     shown = max(PATH_SHOWN, len(found.n_components[found.n_components <= found.best]) + 5)

@@ -15,7 +15,7 @@ import madbayes
 from madbayes.commands import options, results
 from madbayes.commands.console import Talk, data, log, talking
 from madbayes.commands.errors import Code, Interrupts, interrupts, one_line
-from madbayes.commands.finding import find, find_path, path_table, path_values, refit
+from madbayes.commands.finding import find, find_path, path_lines, path_values, refit
 from madbayes.commands.intake import Intake, take_in
 from madbayes.commands.options import Settings, settings_of
 from madbayes.commands.results import Fitted
@@ -144,7 +144,7 @@ def path(
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             results.write_json(out, path_values(found, settings))
-    typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_table(found, settings.kind))
+    typer.echo(json.dumps(path_values(found, settings), indent=1) if as_json else path_lines(found, settings.kind))
 
 
 @dataclass(frozen=True, eq=False)
