@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from madbayes import penalty_path
+from madbayes import DPMeans, penalty_path
 from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning
 
 KINDS = ("clusters", "features")
@@ -103,6 +103,14 @@ def test_a_column_on_another_scale_is_warned_of(kind, three):
     assert first.category is WeakEvidenceWarning
     assert re.search(r"column 1 has \d+% of the variance.*comparable scales", str(first.message))
     assert first.filename == __file__
+
+
+def test_fits_warn_of_a_column_on_another_scale(three):
+    with pytest.warns(WeakEvidenceWarning, match=r"column 1 has \d+% of the variance"):
+        DPMeans(random_state=0).fit(three * np.array([1.0, 1000.0])[: three.shape[1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DPMeans(random_state=0).fit(three)
 
 
 def test_one_column_decides_alone_by_right():
@@ -235,6 +243,20 @@ def test_rows_far_away_are_set_aside(three):
     assert (path.best, path.n_outliers) == (3, 2)
     # With room for them and nothing too small to count, they are groups.
     assert quietly(X, min_rows=0.5, max_components=6).n_outliers == 0
+
+
+def test_rows_that_are_set_aside_are_named_as_the_user_counts_them(three):
+    """Far rows among the others, one of them without weight, some rows twice."""
+    far = 300 * np.eye(len(three[0]))[:2]
+    X = np.vstack([far[:1], three, three[:5], far[1:], -far[:1]])
+    weights = np.ones(len(X))
+    weights[-1] = 0
+    path = penalty_path(X, "clusters", sample_weight=weights, random_state=0)
+    assert path.best == 3
+    assert path.outliers == [0, len(X) - 2]
+    assert json.loads(json.dumps(path.to_dict()))["outliers"] == path.outliers
+    fitted = DPMeans(random_state=0).fit(X, sample_weight=weights)
+    assert fitted.path_.outliers == path.outliers
 
 
 def test_a_group_of_equal_rows_is_not_tiny():
