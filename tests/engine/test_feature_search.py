@@ -588,14 +588,17 @@ def test_a_table_of_noise_is_not_searched_for_long(limit):
         assert told["moves"] <= 1000
 
 
-def test_a_table_without_noise_is_not_searched_at_all():
-    """Nothing can be lower than no error, or than what the rank of the table costs at a small price."""
+def test_a_table_without_noise_is_hardly_searched():
+    """Nothing can be lower than no error, or than what the rank of the table costs at a small price: no lineage goes on
+    to the end of its patience, and no third begins.
+    """
     Z = np.random.default_rng(0).integers(2, size=(60, 3))
     X = Z @ np.random.default_rng(1).normal(size=(3, 8))
     for landscape in (FeatureLandscape.of(X, 0.0, K=3), FeatureLandscape.of(X, 1e-3)):
         told = report(search(landscape, feature_moves, Search(), iter(range(100)), Workers(1)))
-        assert told["moves"] <= 2 * STRIDE
         assert told["lineages"] == 2
+        assert told["moves"] <= 4 * STRIDE
+        assert told["agreeing"] >= 1
 
 
 @pytest.mark.parametrize("K", [6, 8])
