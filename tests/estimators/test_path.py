@@ -106,8 +106,9 @@ def test_a_column_on_another_scale_is_warned_of(kind, three):
 
 
 def test_fits_warn_of_a_column_on_another_scale(three):
-    with pytest.warns(WeakEvidenceWarning, match=r"column 1 has \d+% of the variance"):
-        DPMeans(random_state=0).fit(three * np.array([1.0, 1000.0])[: three.shape[1]])
+    with pytest.warns(WeakEvidenceWarning, match=r"column 1 has \d+% of the variance") as caught:
+        DPMeans(random_state=0).fit(three * [1.0, 1000.0])
+    assert {warning.filename for warning in caught} == {__file__}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DPMeans(random_state=0).fit(three)

@@ -1,5 +1,6 @@
 """The penalty path: which penalties each number of groups is best for."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -283,10 +284,18 @@ def _plain(number: float | None) -> float | None:
     return None if number is None or not np.isfinite(number) else float(number)
 
 
-def warn_of_weak_evidence(path: PenaltyPath, stacklevel: int = 2) -> None:
+def warn_of_weak_evidence(path: PenaltyPath) -> None:
     """Say so in words where no number of groups is plausible, or hardly any."""
     if path.is_weak:
-        warnings.warn(f"weak evidence for groups. {path}", WeakEvidenceWarning, stacklevel=stacklevel + 1)
+        warnings.warn(f"weak evidence for groups. {path}", WeakEvidenceWarning, stacklevel=users_level())
+
+
+def users_level() -> int:
+    """The ``stacklevel`` of a warning that points to the user's line, however many layers are above the caller."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("madbayes", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def k_features_path(

@@ -135,7 +135,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _path(self, problem: Problem, likelihood: Likelihood, progress: Progress) -> PenaltyPath:
         """Solutions for increasing numbers of groups, on a sample of the rows."""
         if isinstance(likelihood, Gaussian):  # others learn the scales
-            warn_of_scales(problem, stacklevel=5)
+            warn_of_scales(problem)
         sample = problem.sample(PATH_ROWS)
         table = sample.canonical()
         with progress.part("path", None):
@@ -154,7 +154,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             )
         path = in_the_users_rows(path, table)
         if not progress.stopped:
-            warn_of_weak_evidence(path, stacklevel=5)
+            warn_of_weak_evidence(path)
         return path
 
     @abstractmethod

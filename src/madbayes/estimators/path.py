@@ -84,7 +84,7 @@ def penalty_path(
     random = validation.check_random(random_state)
     with Workers(n_jobs) as workers:
         whole = Problem(rows[counted], None if weights is None else weights[counted], counted, random, workers)
-        warn_of_scales(whole, stacklevel=2)
+        warn_of_scales(whole)
         sample = whole.sample(max_rows)
         table = sample.canonical()
         path = find_path(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers, row_blocks
-from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning
+from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning, users_level
 from madbayes.model import MeansCovariances
 from madbayes.model.likelihoods import Weights
 from madbayes.paper import Run
@@ -78,7 +78,7 @@ def in_the_users_rows(path: PenaltyPath, table: Problem) -> PenaltyPath:
     return replace(path, outliers=np.sort(rows).tolist())
 
 
-def warn_of_scales(problem: Problem, stacklevel: int) -> None:
+def warn_of_scales(problem: Problem) -> None:
     """Say so when one column has nearly all of the variance."""
     variances: NDArray = problem.moments()[1]
     share = variances.max() / variances.sum() if variances.sum() > 0 else 0.0
@@ -87,7 +87,7 @@ def warn_of_scales(problem: Problem, stacklevel: int) -> None:
         warnings.warn(
             f"{words} almost alone: are the columns on comparable scales?",
             WeakEvidenceWarning,
-            stacklevel=stacklevel + 1,
+            stacklevel=users_level(),
         )
 
 
