@@ -443,7 +443,7 @@ def test_each_move_improves_something(name):
     X, Z = linear_gaussian(60, 12, 4, sigma=0.1)
     landscape, rng = FeatureLandscape.of(X, 3.0), np.random.default_rng(0)
     fused = np.column_stack([Z[:, 0] | Z[:, 1], Z[:, 0] & Z[:, 1], Z[:, 2:]])
-    starts = [landscape._descend(start) for start in (Z[:, :0], Z[:, :3], fused, 1 - Z)]
+    starts = [landscape.descend(start) for start in (Z[:, :0], Z[:, :3], fused, 1 - Z)]
     starts += [landscape.start(np.random.default_rng(i)) for i in range(4)]
     lower = 0
     for start in starts:
@@ -474,7 +474,7 @@ def test_the_cost_of_joining_two_features_is_that_with_the_best_new_one(seed):
     X, Z = linear_gaussian(30, 6, 4, sigma=0.0, seed=seed)
     weights = np.random.default_rng(seed).uniform(0.5, 3.0, size=len(X))
     landscape = FeatureLandscape.of(X, 0.0, weights)
-    solution = landscape._descend(Z)
+    solution = landscape.descend(Z)
     costs, A = join_costs(landscape, solution), solution.A
     for j, k in np.ndindex(4, 4):
         if j == k:

@@ -3,6 +3,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
@@ -356,7 +357,6 @@ def test_pictures_with_a_pixel_that_has_no_value_or_is_no_number():
 
 
 def test_polars_frames_are_tables():
-    polars = pytest.importorskip("polars")
     frame = mixed()[["income", "colour"]]
     assert np.array_equal(
         Recipe().fit_transform(polars.DataFrame(frame.to_dict("list"))), Recipe().fit_transform(frame)

@@ -68,7 +68,7 @@ def join(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generat
     costs = join_costs(landscape, solution)
     k = drawn(costs.min(axis=1).argsort(), rng)
     Z = joined(solution, k, costs[k].argsort()[: rng.integers(1, min(3, solution.K))])
-    R = landscape.residuals(landscape._descend(Z, node_limit=0))
+    R = landscape.residuals(landscape.descend(Z, node_limit=0))
     return np.column_stack([Z, new_column(landscape, R, rng)])
 
 

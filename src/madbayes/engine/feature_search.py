@@ -113,7 +113,7 @@ class FeatureLandscape:
 
     def simplest(self) -> Solution:
         """No feature."""
-        return self._descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
+        return self.descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
 
     def start(self, rng: np.random.Generator) -> Solution:
         """The best of some of different kinds, none of which is best everywhere: moves from a bad one cost more."""
@@ -160,7 +160,7 @@ class FeatureLandscape:
             column = best_column(self, self.table.X, make, rng)
         best, waited = solution, 0
         while self.most > solution.K and not self.is_exact(solution) and waited < TOGETHER:
-            more = self._descend(np.column_stack([solution.groups, column]), node_limit=0, momentum=MOMENTUM)
+            more = self.descend(np.column_stack([solution.groups, column]), node_limit=0, momentum=MOMENTUM)
             if more.K <= solution.K:
                 break
             best, waited = (more, 0) if self.is_lower(more, best) else (best, waited + 1)
@@ -196,13 +196,13 @@ class FeatureLandscape:
 
     def polish(self, groups: NDArray) -> Solution:
         """Best codes and least squares in turn; features that cost more than they explain are dropped."""
-        solution = self._descend(groups)
+        solution = self.descend(groups)
         while self.penalty > 0 and solution.K:
             costs = deletion_costs(self, solution)
             k = int(costs.argmin())
             if costs[k] >= self.penalty:
                 break
-            solution = self._descend(np.delete(solution.groups, k, axis=1))
+            solution = self.descend(np.delete(solution.groups, k, axis=1))
         return self._fill(solution)
 
     def _fill(self, solution: Solution) -> Solution:
@@ -210,13 +210,13 @@ class FeatureLandscape:
         while self.K is not None and self.most > solution.K and solution.value > self.negligible:
             R = self.residuals(solution)
             worst = R[(self.weights * (R**2).sum(axis=1)).argmax()]
-            more = self._descend(np.column_stack([solution.groups, 2 * R @ worst > worst @ worst]))
+            more = self.descend(np.column_stack([solution.groups, 2 * R @ worst > worst @ worst]))
             if more.K <= solution.K:
                 return solution._replace(value=np.inf)
             solution = more
         return solution
 
-    def _descend(self, groups: NDArray, node_limit: int | None = None, momentum: float = 0.0) -> Solution:
+    def descend(self, groups: NDArray, node_limit: int | None = None, momentum: float = 0.0) -> Solution:
         """Best codes and least squares in turn until nothing changes; momentum may end anywhere, and elsewhere."""
         from madbayes.engine import kernels
 
