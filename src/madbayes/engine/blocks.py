@@ -4,8 +4,9 @@ Blocks are fixed by the shape of the table, not by the number of threads, and wh
 order: the same seed gives the same bits for any ``n_jobs``.
 """
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Self
 
@@ -88,3 +89,20 @@ class Workers:
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """The results in the order of the items."""
         return list(map(function, items) if self.pool is None else self.pool.map(function, items))
+
+    def stream(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """The same one by one: no more are under way, or wait to be taken, than twice as many as there are threads."""
+        if self.pool is None:
+            yield from map(function, items)
+            return
+        waiting: deque[Future] = deque()
+        try:
+            for item in items:
+                waiting.append(self.pool.submit(function, item))
+                if len(waiting) >= 2 * self.n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:  # whoever asked has gone, or one has failed
+                future.cancel()
