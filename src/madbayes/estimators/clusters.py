@@ -16,6 +16,7 @@ from madbayes.engine.path_search import CLUSTERS, Kind
 from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
 from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.online import OnlineClusters
 from madbayes.estimators.problem import Problem, State, as_float64, means_of
 from madbayes.model import CRP, DirichletMultinomial, Gaussian, Likelihood, Objective, Prior
 from madbayes.model.priors import one_hot
@@ -153,7 +154,7 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         return self._by_blocks(table, one)
 
 
-class DPMeans(ClusterEstimator):
+class DPMeans(OnlineClusters, ClusterEstimator):
     """Clusters, their number chosen by the price of one more.
 
     Minimises the squared distance of the rows to the mean of their cluster, plus ``penalty`` for each cluster after
@@ -193,6 +194,9 @@ class DPMeans(ClusterEstimator):
     verbose : int, default=0
         Print a line for each run, and for each number of groups that ``penalty="auto"`` looks at. With scikit-learn
         1.9 or newer, ``set_callbacks(sklearn.callback.ProgressBar())`` shows progress too.
+    decay : float, default=1.0
+        What is left of the weight of the rows before with each call of :meth:`partial_fit`, above 0 and at most 1. With
+        1 none is forgotten.
 
     Attributes
     ----------
@@ -252,6 +256,7 @@ class DPMeans(ClusterEstimator):
         n_jobs: int | None = None,
         device: str = "cpu",
         verbose: int = 0,
+        decay: float = 1.0,
     ) -> None:
         self.penalty = penalty
         self.max_clusters = max_clusters
@@ -265,6 +270,7 @@ class DPMeans(ClusterEstimator):
         self.n_jobs = n_jobs
         self.device = device
         self.verbose = verbose
+        self.decay = decay
 
     def _check_parameters(self) -> validation.PenaltyChoice:
         validation.check_flag("collapsed", self.collapsed)

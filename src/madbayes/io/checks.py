@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from madbayes.engine.online import Pieces
+from madbayes.engine.online_features import FeatureSums
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.search import Solution
 from madbayes.model import MeansCovariances, Objective
@@ -54,6 +56,8 @@ def check_fitted(model: Any) -> None:
     if not isinstance(model._objective, Objective):
         raise ValueError("the model has no objective")
     _check_values(model, lengths["K"])
+    if hasattr(model, "_seen"):
+        _check_seen(model._seen, lengths["K"], lengths["D"])
     if hasattr(model, "path_"):
         _check_path(model.path_, model.n_features_in_)
 
@@ -83,6 +87,25 @@ def _check_values(model: Any, K: int) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _check_seen(seen: Any, K: int, D: int) -> None:
+    """What partial_fit goes on from: P pieces of clusters, or features of which some may be hidden."""
+    if isinstance(seen, Pieces):
+        lengths = {"K": len(seen.weights), "D": D}
+        kinds = {"weights": ("f", "K"), "means": ("f", "KD"), "scatters": ("f", "K"), "groups": ("i", "K")}
+        groups = np.unique(seen.groups)
+        consistent = np.array_equal(groups, np.arange(K)) and bool((seen.weights > 0).all())
+    elif isinstance(seen, FeatureSums):
+        lengths = {"K": len(seen.shown), "D": D}
+        kinds = {"pairs": ("f", "KK"), "A": ("f", "KD"), "shown": ("b", "K")}
+        consistent = np.sum(seen.shown) == K and _is_number(seen.error) and bool(np.isfinite(seen.pairs).all())
+    else:
+        raise ValueError("the model has no statistics of the rows seen")
+    for name, (kind, letters) in kinds.items():
+        _check_array(name, getattr(seen, name), kind, letters, lengths)
+    if not consistent:
+        raise ValueError("the statistics of the rows seen do not fit the groups")
 
 
 def _check_path(path: Any, D: int) -> None:
