@@ -1,8 +1,8 @@
 """Clusters of rows that keep coming, from what is known of the rows before.
 
-Rows that came before are held in *pieces*: a weight, a mean and the scatter about it. A piece is a row that weighs more,
-so old pieces and new rows together are a table like any other, whose objective differs from that of all rows seen by
-the scatter inside the pieces, which no choice changes.
+Rows that came before are held in *pieces*: a weight, a mean and the scatter about it. A piece is a row that weighs
+more, so old pieces and new rows together are a table like any other, whose objective differs from that of all rows seen
+by the scatter inside the pieces, which no choice changes.
 
 Each batch is put to the pieces at the price it would have if it were all there is; then pieces are put into groups at
 the price for all rows. So a group that grows slowly is held apart from the others long before it pays for itself, and
@@ -29,6 +29,11 @@ NARROW = 128
 FORGOTTEN = 1e-9
 
 
+def totals(labels: NDArray, values: NDArray, K: int) -> NDArray[np.float64]:
+    """Sums of values over those with each of K labels."""
+    return np.bincount(labels, values, K).astype(np.float64)
+
+
 class Pieces(NamedTuple):
     """What is known of the rows seen: those of a piece stay together."""
 
@@ -53,14 +58,14 @@ class Pieces(NamedTuple):
     def clusters(self) -> "Pieces":
         """Clusters that still have pieces, each as one piece."""
         names, labels = np.unique(self.groups, return_inverse=True)
-        weights = np.bincount(labels, self.weights)
+        weights = totals(labels, self.weights, len(names))
         # About one of its pieces each, so that an offset does not eat the digits.
         first = self.means[np.unique(labels, return_index=True)[1]]
         shifts = np.zeros_like(first)
         np.add.at(shifts, labels, self.weights[:, None] * (self.means - first[labels]))
         means = first + shifts / weights[:, None]
         between = self.weights * ((self.means - means[labels]) ** 2).sum(axis=1)
-        return Pieces(weights, means, np.bincount(labels, self.scatters + between), names)
+        return Pieces(weights, means, totals(labels, self.scatters + between, len(names)), names)
 
 
 class Absorbed(NamedTuple):
@@ -110,8 +115,8 @@ def absorb(
     start = np.concatenate([np.arange(n_before), nearest(X, before.means, workers)])
     solution = split_where_it_pays(landscape, landscape.polish(start))
     became, rows = np.split(solution.groups, [n_before])
-    scatters = landscape.errors(solution) + np.bincount(became, before.scatters, solution.K)
-    pieces = Pieces(np.bincount(solution.groups, weights, solution.K), solution.A, scatters, rows[:0])
+    scatters = landscape.errors(solution) + totals(became, before.scatters, solution.K)
+    pieces = Pieces(totals(solution.groups, weights, solution.K), solution.A, scatters, rows[:0])
     labels = grouped(before, pieces, price, limits, workers)
     labels, groups = in_the_order_before(before, known.n_groups, became, labels)
     return Absorbed(pieces._replace(groups=labels), rows, became, groups)
@@ -124,7 +129,7 @@ def split_where_it_pays(landscape: ClusterLandscape, solution: Solution) -> Solu
         labels, K = solution.groups, solution.K
         for k in range(solution.K):
             members = np.flatnonzero(solution.groups == k)
-            if K >= landscape.most or len(members) < 2 or not may_pay(landscape, members):
+            if landscape.most <= K or len(members) < 2 or not may_pay(landscape, members):
                 continue
             half, gain = landscape.bisect(members, rng)
             if gain > landscape.price:
@@ -163,7 +168,7 @@ def grouped(
     landscape = ClusterLandscape.of(means, price, pieces.weights, K=K, cap=limits["cap"])
     start = np.unique(nearest(means, before.clusters().means, workers), return_inverse=True)[1]
     solution = landscape.polish(start)
-    while solution.K < len(means):  # else there is nothing to split
+    while len(means) > solution.K:  # else there is nothing to split
         found = landscape.polish_hard(solution)
         if not is_lower(found, solution):
             break
@@ -195,4 +200,4 @@ def in_the_order_before(
 def pieces_of(errors: NDArray, labels: NDArray, weights: NDArray, means: NDArray) -> Pieces:
     """Each cluster of a fit as one piece, from the squared distances of its rows to its mean."""
     K = len(means)
-    return Pieces(np.bincount(labels, weights, K), means, np.bincount(labels, weights * errors, K), np.arange(K))
+    return Pieces(totals(labels, weights, K), means, totals(labels, weights * errors, K), np.arange(K))

@@ -188,7 +188,7 @@ def open_where_it_pays(batch: Batch, state: State, fine: float, cap: int | None,
     most = state.sums.K + NEW if cap is None else min(cap, state.sums.K + NEW)
     landscape, tries = FeatureLandscape.of(batch.X, fine, batch.weights), 0
     negligible = batch.weights.sum() * rounding_error(batch.X)
-    while state.sums.K < most and tries < TRIES:
+    while most > state.sums.K and tries < TRIES:
         R = batch.X - state.Z @ state.sums.A
         if not may_pay(R * np.sqrt(batch.weights)[:, None], max(fine, negligible)):
             return state

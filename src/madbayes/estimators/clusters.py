@@ -274,6 +274,7 @@ class DPMeans(OnlineClusters, ClusterEstimator):
 
     def _check_parameters(self) -> validation.PenaltyChoice:
         validation.check_flag("collapsed", self.collapsed)
+        validation.check_decay(self.decay)
         return super()._check_parameters()
 
     def _likelihood(self, problem: Problem) -> Gaussian:

@@ -24,8 +24,8 @@ from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
 from madbayes.engine.path_search import FEATURES, Kind
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
-from madbayes.estimators.online import OnlineFeatures
 from madbayes.estimators.canonical import told_by_the_fewer
+from madbayes.estimators.online import OnlineFeatures
 from madbayes.estimators.problem import Found, Problem, State, as_float64
 from madbayes.estimators.progress import Budget, Steps
 from madbayes.estimators.searching import AUTO_RESTARTS

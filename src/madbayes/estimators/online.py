@@ -9,17 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine import online, online_features
-from madbayes.engine.allocation import Sums, least_squares_features
 from madbayes.engine.allocation import State as Features
+from madbayes.engine.allocation import Sums, least_squares_features
 from madbayes.engine.allocation import Table as FeatureTable
 from madbayes.engine.blocks import Workers
 from madbayes.engine.centres import Table
 from madbayes.engine.partition import cluster_means, distances_to
 from madbayes.estimators import validation
 from madbayes.estimators.base import USUAL, GroupEstimator
-from madbayes.estimators.problem import Problem, State, as_float64, quantile
+from madbayes.estimators.problem import Problem, State, as_float64
 from madbayes.model import Gaussian, Objective
-from madbayes.paper.result import rounding_error
 
 # A batch of fewer rows says nothing about which errors are unusual.
 ENOUGH = round(1 / (1 - USUAL))
@@ -53,7 +52,9 @@ class Learned(NamedTuple):
 class OnlineEstimator(GroupEstimator):
     """What ``partial_fit`` of clusters and of features share."""
 
-    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def partial_fit(  # type: ignore[override]
+        self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Learn from some more rows; those seen before need not be at hand.
 
         The first batch is fitted as a table of its own. After it, and after ``fit``, rows seen stay in the groups they
@@ -143,8 +144,8 @@ class OnlineEstimator(GroupEstimator):
     def _names_after(self, learned: Learned) -> list[str]:
         """Groups keep their names; new ones have those of the next numbers that are free."""
         names: list[str | None] = [None] * len(learned.A)
-        for k, place in enumerate(learned.became):
-            # Of groups that have become one, the first gives its name: the one whose number it has.
+        for k in np.argsort(-self._sizes, kind="stable"):  # of groups that have become one, the largest gives its name
+            place = learned.became[k]
             if place is not None and names[place] is None:
                 names[place] = self.group_names_[k]
         for k, name in enumerate(names):
@@ -155,11 +156,6 @@ class OnlineEstimator(GroupEstimator):
 
 class OnlineClusters(OnlineEstimator):
     """``partial_fit`` for clusters of squared distances."""
-
-    def _check_parameters(self) -> validation.PenaltyChoice:
-        if not (validation.is_number(self.decay) and 0 < self.decay <= 1):
-            raise ValueError(f"decay={self.decay!r} is not accepted: give a number above 0 and at most 1")
-        return super()._check_parameters()
 
     @property
     def _decay(self) -> float:  # type: ignore[override]
