@@ -174,7 +174,7 @@ def stream(n_jobs: int) -> None:
         f"squared error {ours.sse_ / inertia:.4f} of its, objective {ours.objective_ / full.objective_:.6f} of `fit`"
     )
     note = f"`MiniBatchKMeans(16).partial_fit`; {found}, {values}"
-    row("`DPMeans().partial_fit`, batches of N=1e4 D=32 float32", *times, note, faster=False)
+    row("`DPMeans().partial_fit`, batches of N=1e4 D=32 float32", times[0], times[1], note, faster=False)
 
 
 def start_up() -> None:

@@ -312,7 +312,7 @@ def test_a_detour_through_a_file_changes_no_bit(streamer, detour, tmp_path):
 
 
 def test_threads_change_no_bit(streamer):
-    batches = batches_for(streamer)
+    batches = [np.vstack([X, X]) for X in batches_for(streamer)]
     other = clone(streamer).set_params(n_jobs=2)
     for X in batches:
         streamer.partial_fit(X)

@@ -1,6 +1,7 @@
 """Learning from rows that keep coming: ``partial_fit``."""
 
 from abc import abstractmethod
+from copy import copy
 from itertools import count
 from typing import Any, NamedTuple, Self
 
@@ -89,9 +90,9 @@ class OnlineEstimator(GroupEstimator):
             moments = self._moments_with(problem)
             objective = Objective(Gaussian(), self._prior(), self._price_of_a_group(choice, moments))
             learned = self._learn(problem, objective, moments)
-            assigned = self._assign(table, learned.A, workers)
-        assigned[problem.counted] = learned.assigned
-        self._store_batch(problem, objective, moments, learned, assigned)
+            other = copy(self)  # so that nothing is half done if this is interrupted
+            other._store_batch(table, problem, objective, moments, learned)
+        vars(self).update(vars(other))
         return self
 
     def _batch_problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
@@ -122,10 +123,12 @@ class OnlineEstimator(GroupEstimator):
         """The groups with the batch among them. Nothing of the model is changed here."""
 
     def _store_batch(
-        self, problem: Problem, objective: Objective, moments: Moments, learned: Learned, assigned: NDArray
+        self, table: NDArray, problem: Problem, objective: Objective, moments: Moments, learned: Learned
     ) -> None:
-        names = self._names_after(learned)
-        one_group = float(moments.squares.sum())
+        names, one_group, assigned = self._names_after(learned), float(moments.squares.sum()), learned.assigned
+        if not problem.counted.all():  # rows of no weight have the nearest groups
+            assigned = self._assign(table, learned.A, problem.workers)
+            assigned[problem.counted] = learned.assigned
         self._seen, self._objective, self._sizes, self._total = learned.seen, objective, learned.sizes, moments.weight
         self._column_means, self._column_scales = moments.means, np.sqrt(moments.squares / moments.weight)
         self._store_groups(assigned, learned.A.astype(problem.X.dtype))
