@@ -390,3 +390,15 @@ def test_identical_rows():
     assert model.objective_ == 0
     features = BPMeans("5%", random_state=0).partial_fit(np.ones((5, 2))).partial_fit(np.ones((5, 2)))
     assert_allclose(features.sse_, 0, atol=1e-20)
+
+
+@pytest.mark.parametrize("change", [lambda part: part[:0], lambda part: part[..., None], lambda part: part.astype("U")])
+def test_files_with_impossible_statistics_are_refused(streamer, change, tmp_path):
+    streamer.partial_fit(batches_for(streamer)[0])
+    good = streamer._seen
+    for name, part in good._asdict().items():
+        if isinstance(part, np.ndarray):
+            streamer._seen = good._replace(**{name: change(part)})
+            streamer.save(tmp_path / "model.madbayes")
+            with pytest.raises(madbayes.io.ModelFileError):
+                madbayes.load(tmp_path / "model.madbayes")

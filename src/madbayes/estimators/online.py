@@ -77,6 +77,13 @@ class OnlineEstimator(GroupEstimator):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from madbayes import DPMeans
+        >>> model = DPMeans(penalty=20.0).partial_fit([[0.0], [1.0], [9.0]]).partial_fit([[10.0], [30.0]])
+        >>> model.cluster_centers_.tolist(), model.labels_.tolist(), model.sse_
+        ([[0.5], [9.5], [30.0]], [1, 2], 1.0)
         """
         choice = self._check_parameters()
         if not hasattr(self, "n_features_in_"):
@@ -92,7 +99,7 @@ class OnlineEstimator(GroupEstimator):
             learned = self._learn(problem, objective, moments)
             other = copy(self)  # so that nothing is half done if this is interrupted
             other._store_batch(table, problem, objective, moments, learned)
-        vars(self).update(vars(other))
+        self.__dict__.update(vars(other))
         return self
 
     def _batch_problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:

@@ -21,6 +21,9 @@ BOTH = {
     "_column_scales": ("f", "D"),
     "feature_names_in_": ("O", "D"),
 }
+# What partial_fit goes on from; K counts pieces of clusters here, or features of which some may be hidden.
+PIECES = {"weights": ("f", "K"), "means": ("f", "KD"), "scatters": ("f", "K"), "groups": ("i", "K")}
+SUMS = {"pairs": ("f", "KK"), "A": ("f", "KD"), "shown": ("b", "K")}
 NUMBERS = ("_total", "unusual_error_", "objective_", "sse_", "penalty_", "penalty_share_")
 NEEDED = {
     *("n_features_in_", "_objective", "_sizes", "_column_means", "_column_scales"),
@@ -90,21 +93,19 @@ def _is_number(value: Any) -> bool:
 
 
 def _check_seen(seen: Any, K: int, D: int) -> None:
-    """What partial_fit goes on from: P pieces of clusters, or features of which some may be hidden."""
-    if isinstance(seen, Pieces):
-        lengths = {"K": len(seen.weights), "D": D}
-        kinds = {"weights": ("f", "K"), "means": ("f", "KD"), "scatters": ("f", "K"), "groups": ("i", "K")}
-        groups = np.unique(seen.groups)
-        consistent = np.array_equal(groups, np.arange(K)) and bool((seen.weights > 0).all())
-    elif isinstance(seen, FeatureSums):
-        lengths = {"K": len(seen.shown), "D": D}
-        kinds = {"pairs": ("f", "KK"), "A": ("f", "KD"), "shown": ("b", "K")}
-        consistent = np.sum(seen.shown) == K and _is_number(seen.error) and bool(np.isfinite(seen.pairs).all())
-    else:
+    """Statistics of the rows seen that fit together, and the model."""
+    if not isinstance(seen, Pieces | FeatureSums):
         raise ValueError("the model has no statistics of the rows seen")
+    is_pieces = isinstance(seen, Pieces)
+    kinds = PIECES if is_pieces else SUMS
+    lengths = {"K": len(seen.weights if is_pieces else seen.shown), "D": D}
     for name, (kind, letters) in kinds.items():
         _check_array(name, getattr(seen, name), kind, letters, lengths)
-    if not consistent:
+    if is_pieces:
+        fits = np.array_equal(np.unique(seen.groups), np.arange(K)) and (seen.weights > 0).all()
+    else:
+        fits = seen.shown.sum() == K and _is_number(seen.error) and np.isfinite(seen.pairs).all()
+    if not fits:
         raise ValueError("the statistics of the rows seen do not fit the groups")
 
 
