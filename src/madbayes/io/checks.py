@@ -96,15 +96,13 @@ def _check_seen(seen: Any, K: int, D: int) -> None:
     """Statistics of the rows seen that fit together, and the model."""
     if not isinstance(seen, Pieces | FeatureSums):
         raise ValueError("the model has no statistics of the rows seen")
-    is_pieces = isinstance(seen, Pieces)
-    kinds = PIECES if is_pieces else SUMS
-    lengths = {"K": len(seen.weights if is_pieces else seen.shown), "D": D}
+    kinds, rows = (PIECES, seen.weights) if isinstance(seen, Pieces) else (SUMS, seen.shown)
     for name, (kind, letters) in kinds.items():
-        _check_array(name, getattr(seen, name), kind, letters, lengths)
-    if is_pieces:
-        fits = np.array_equal(np.unique(seen.groups), np.arange(K)) and (seen.weights > 0).all()
+        _check_array(name, getattr(seen, name), kind, letters, {"K": len(rows), "D": D})
+    if isinstance(seen, Pieces):
+        fits = np.array_equal(np.unique(seen.groups), np.arange(K)) and bool((seen.weights > 0).all())
     else:
-        fits = seen.shown.sum() == K and _is_number(seen.error) and np.isfinite(seen.pairs).all()
+        fits = int(seen.shown.sum()) == K and _is_number(seen.error) and bool(np.isfinite(seen.pairs).all())
     if not fits:
         raise ValueError("the statistics of the rows seen do not fit the groups")
 
