@@ -184,6 +184,16 @@ def proposals(table: Table, labels: NDArray, slack: NDArray) -> Proposals | None
     return Proposals(some, *table.take(some), labels[some].astype(np.int64), len(far) - len(some))
 
 
+def add_errors(part: Part, kept: Kept, order: Order, note: Note | None) -> tuple[Kept, NDArray[np.float64]]:
+    """A step: the squared error of each cluster. All stays as it was."""
+    from madbayes.engine import kernels
+
+    labels, slack = unpacked(kept, part, order, note)
+    squares = np.empty(len(part))
+    kernels.row_distances(part.X, order.A, labels.astype(np.int64), squares)
+    return (labels, slack), np.bincount(labels, masses(part) * squares, len(order.A)).astype(np.float64)
+
+
 class Worst(NamedTuple):
     """The row of a part with the largest weighted error."""
 
@@ -380,6 +390,11 @@ class Follower:
             self.sums.sizes[label] += sign * worst.weight
             self.sums.counts[label] += sign
         self.error -= worst.error
+
+    def scatters(self) -> NDArray[np.float64]:
+        """The squared error of each cluster about its mean."""
+        order = Order(self.means, self.origin, np.inf, np.zeros(len(self.A)), self.names, False)
+        return np.asarray(sum(self.home.go_over(add_errors, self.ledger, order, self.notes)))
 
     def labels(self) -> Iterator[NDArray]:
         """The cluster of each row as of the last pass, part after part."""

@@ -338,6 +338,10 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         self.sse_ = self.objective_ - self._price()
         self.penalty_ = float(objective.penalty)
         self.penalty_share_ = self.penalty_ / one_group if one_group > 0 else (np.inf if self.penalty_ else 0.0)
+        self._remember(problem, state)
+
+    def _remember(self, problem: Problem, state: State) -> None:
+        """Keep what ``partial_fit`` has to know of the rows, where there is one."""
 
     def _assigned_rows(self, table: Any, problem: Problem, state: State) -> Any:
         """Labels or Z of all rows of the user's table."""
@@ -549,10 +553,8 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
 
     @property
     def partial_fit(self) -> None:
-        """Not available yet: reading it raises an AttributeError that says so."""
-        raise AttributeError(
-            f"{type(self).__name__} has no partial_fit in this version: fit takes the whole table at once"
-        )
+        """Not available: reading it raises an AttributeError that says so."""
+        raise AttributeError(f"{type(self).__name__} has no partial_fit: fit takes the whole table at once")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -18,6 +18,7 @@ from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
 from madbayes.estimators.at_home import ClustersAtHome
 from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.online import OnlineClusters
 from madbayes.estimators.problem import Problem, State, as_float64, means_of
 from madbayes.model import CRP, DirichletMultinomial, Gaussian, Likelihood, Objective, Prior
 from madbayes.model.priors import one_hot
@@ -167,7 +168,7 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         return self._by_blocks(table, one)
 
 
-class DPMeans(ClustersAtHome, ClusterEstimator):
+class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
     """Clusters, their number chosen by the price of one more.
 
     Minimises the squared distance of the rows to the mean of their cluster, plus ``penalty`` for each cluster after
@@ -215,6 +216,9 @@ class DPMeans(ClustersAtHome, ClusterEstimator):
     verbose : int, default=0
         Print a line for each run, and for each number of groups that ``penalty="auto"`` looks at. With scikit-learn
         1.9 or newer, ``set_callbacks(sklearn.callback.ProgressBar())`` shows progress too.
+    decay : float, default=1.0
+        What is left of the weight of the rows before with each call of :meth:`partial_fit`, above 0 and at most 1. With
+        1 none is forgotten.
 
     Attributes
     ----------
@@ -277,6 +281,7 @@ class DPMeans(ClustersAtHome, ClusterEstimator):
         spill_dir: str | os.PathLike[str] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         verbose: int = 0,
+        decay: float = 1.0,
     ) -> None:
         self.penalty = penalty
         self.max_clusters = max_clusters
@@ -293,9 +298,11 @@ class DPMeans(ClustersAtHome, ClusterEstimator):
         self.spill_dir = spill_dir
         self.checkpoint = checkpoint
         self.verbose = verbose
+        self.decay = decay
 
     def _check_parameters(self) -> validation.PenaltyChoice:
         validation.check_flag("collapsed", self.collapsed)
+        validation.check_decay(self.decay)
         return super()._check_parameters()
 
     def _likelihood(self, problem: Problem) -> Gaussian:

@@ -24,8 +24,8 @@ from madbayes.engine.path_search import FEATURES, Kind
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
 from madbayes.estimators.at_home import FeaturesAtHome, warn_of_fewer
-from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.canonical import told_by_the_fewer
+from madbayes.estimators.online import OnlineFeatures
 from madbayes.estimators.problem import Found, Problem, State, as_float64
 from madbayes.estimators.progress import Budget, Steps
 from madbayes.estimators.searching import AUTO_RESTARTS
@@ -35,7 +35,7 @@ from madbayes.paper.features import with_penalty
 from madbayes.paper.result import rounding_error
 
 
-class FeatureEstimator(FeaturesAtHome, GroupEstimator):
+class FeatureEstimator(FeaturesAtHome, OnlineFeatures):
     """What BPMeans, KFeatures and StepwiseKFeatures share."""
 
     def _check_init(self, table: Any) -> tuple[NDArray | None, NDArray] | None:
