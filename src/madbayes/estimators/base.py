@@ -346,7 +346,8 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _assigned_rows(self, table: Any, problem: Problem, state: State) -> Any:
         """Labels or Z of all rows of the user's table."""
         if problem.home is None:
-            return self._assign(np.ascontiguousarray(table), state.A, problem.workers)
+            rows = np.ascontiguousarray(table) if isinstance(table, np.ndarray) else problem.X
+            return self._assign(rows, state.A, problem.workers)
         shape, dtype = self._assigned_form()
         if not isinstance(problem.home, LocalHome):
             return self._by_part(problem.home, self._assigned_by, shape, dtype)
