@@ -39,6 +39,7 @@ def as_numbers(values: Any, where: str, names: Sequence[Any] | None = None, *, c
     """
     found = column_names(values)
     if found is None:
+        check_unnamed(names if chosen else None)
         return Numbers(matrix_of(values, where), None)
     check_names(found, where, names, chosen)
     names = [name for name in found if not is_index(name)] if names is None else list(names)
@@ -47,6 +48,12 @@ def as_numbers(values: Any, where: str, names: Sequence[Any] | None = None, *, c
     for d, column in enumerate(columns):
         matrix[:, d] = column
     return Numbers(matrix, names)
+
+
+def check_unnamed(columns: Sequence[Any] | None) -> None:
+    """Columns of arrays cannot be chosen by name."""
+    if columns is not None:
+        raise ValueError(f"columns={columns!r} is not accepted here, where columns have no names: leave it out")
 
 
 def is_index(name: Any) -> bool:

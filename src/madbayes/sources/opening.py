@@ -12,7 +12,7 @@ import numpy as np
 from madbayes.sources.ahead import ahead
 from madbayes.sources.checks import BadRows, Block, Screen
 from madbayes.sources.mapped import file_blocks, is_mapped, map_blocks, rows_of_map
-from madbayes.sources.numbers import is_arrow
+from madbayes.sources.numbers import check_unnamed, is_arrow
 from madbayes.sources.parquet import Plan, dataset_batches, file_batches, is_dataset, plan_dataset, plan_files
 from madbayes.sources.places import Place, places_of
 from madbayes.sources.rows import FileRows
@@ -106,7 +106,7 @@ def open_file(rows: FileRows, wish: Wish, name: str, *, is_known: bool = False) 
     """Rows of a file, from that file; copied only if they are no floats, or if some are to be left out."""
     if rows.dtype not in DTYPES:
         return copied(file_blocks(rows, name), rows, wish, name)
-    check_unnamed(wish)
+    check_unnamed(wish.columns)
     if is_known:
         return Source(rows)
     screen = Screen((lambda *_: None) if callable(wish.bad_rows) else wish.bad_rows)
@@ -120,16 +120,9 @@ def open_file(rows: FileRows, wish: Wish, name: str, *, is_known: bool = False) 
 
 def copied(blocks: Iterator[Block], like: np.memmap | FileRows, wish: Wish, name: str) -> Source:
     """Blocks of a matrix, in a temporary file."""
-    check_unnamed(wish)
     dtype = np.dtype(np.float32 if like.dtype.newbyteorder("=") == np.float32 else np.float64)
     check_space(like.shape, dtype, wish.folder)
     return spilled(ahead(numbered(blocks, wish)), wish, repr(name), dtype)
-
-
-def check_unnamed(wish: Wish) -> None:
-    """Columns of arrays cannot be chosen by name."""
-    if wish.columns is not None:
-        raise ValueError(f"columns={wish.columns!r} is not accepted here, where columns have no names: leave it out")
 
 
 def open_places(places: Sequence[Place], wish: Wish) -> Source:

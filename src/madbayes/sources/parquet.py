@@ -103,26 +103,34 @@ def plan_dataset(dataset: Any, columns: Sequence[str] | None) -> Plan:
     check_names(dataset.schema.names, "the dataset", columns, columns is not None)
     names = list(columns or [name for name in dataset.schema.names if not is_index(name)])
     is_single = check_types(dataset.schema, names, "the dataset")
-    is_counted = getattr(getattr(dataset, "format", None), "default_extname", "") == "parquet"
     dtype = np.dtype(np.float32 if is_single else np.float64)
-    return Plan(names, dtype, dataset.count_rows() if is_counted else None)
+    return Plan(names, dtype, dataset.count_rows() if is_parquet(dataset) else None)
+
+
+def is_parquet(dataset: Any) -> bool:
+    """Whether the files of a dataset are Parquet."""
+    return isinstance(getattr(dataset, "format", None), sys.modules["pyarrow.dataset"].ParquetFileFormat)
 
 
 def dataset_batches(dataset: Any, plan: Plan) -> Iterator[Block]:
-    """Batches of rows of a dataset, in order; few are read ahead."""
-    before, first, number = None, 0, -1
+    """Batches of rows of a dataset, in order; few are read ahead, but whole row groups."""
+    options = None
+    if is_parquet(dataset):
+        options = sys.modules["pyarrow.dataset"].ParquetFragmentScanOptions(
+            use_buffered_stream=True, buffer_size=FETCHED_BYTES, pre_buffer=False
+        )
     scanner = dataset.scanner(
-        columns=plan.names, batch_size=rows_at_once(plan), batch_readahead=1, fragment_readahead=1, use_threads=False
+        columns=plan.names,
+        batch_size=rows_at_once(plan),
+        batch_readahead=1,
+        fragment_readahead=1,
+        fragment_scan_options=options,
+        use_threads=False,
     )
+    before, first = "", 0
     with errors_named("the dataset"):
         for tagged in scanner.scan_batches():
-            name = getattr(tagged.fragment, "path", "") or f"fragment of {dataset_kind(dataset)}"
-            if name != before:
-                before, first, number = name, 0, number + 1
+            name = getattr(tagged.fragment, "path", "the dataset")
+            first = first if name == before else 0
             yield Block(name, first, tagged.record_batch)
-            first += len(tagged.record_batch)
-
-
-def dataset_kind(dataset: Any) -> str:
-    """In words."""
-    return f"the {type(dataset).__name__}"
+            before, first = name, first + len(tagged.record_batch)

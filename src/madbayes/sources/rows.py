@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 # Rows that are taken one by one are read together with what lies between them, so many bytes at once,
 BUFFER_BYTES = 2**20
 # unless more than this lies between two of them: then another call of the system is cheaper.
-GAP_BYTES = 2**14
+GAP_BYTES = 2**16
 # So many rows of a slice with a step are taken at once.
 TAKEN_AT_ONCE = 2**16
 
