@@ -1,6 +1,7 @@
 """Parquet files, datasets and blocks: what is written down once."""
 
 import gc
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from madbayes.sources import open_rows, parquet
+from madbayes.sources.checks import extremes
 
 NAMES = list("abcd")
 
@@ -149,6 +151,15 @@ def test_a_value_that_is_not_finite_in_the_third_file(folder, spill, X, value):
     words = rf"X: '.*c.parquet', row group 2, row 150, column 'b' is {value or np.nan}: finite numbers are accepted"
     with pytest.raises(ValueError, match=words):
         open_rows(folder, spill_dir=spill)
+
+
+@pytest.mark.parametrize("column", [[2**60 + 1, None], [True, None], np.ma.array([1, 2], mask=[0, 1], dtype="f2")])
+def test_missing_values_of_all_kinds(spill, column):
+    table = pa.table({"a": pa.array(column)})
+    with pytest.raises(ValueError, match="X: block 0, row 1, column 'a' is nan"):
+        open_rows([table], spill_dir=spill)
+    source = open_rows([table], spill_dir=spill, bad_rows=lambda *_: None)
+    assert is_equal(source, np.array([[float(column[0])]]), names=["a"])
 
 
 def test_bad_rows_of_files_come_as_a_frame(folder, spill, X):
@@ -290,6 +301,18 @@ def test_files_elsewhere(folder, spill, X):
         open_rows("nothing://a")
 
 
+def test_a_file_elsewhere_that_cannot_be_fetched(spill, monkeypatch):
+    def fail(*_):
+        raise OSError("connection lost")
+
+    system = fsspec.filesystem("memory")
+    system.pipe("/lost/x.npy", b"0")
+    monkeypatch.setattr(shutil, "copyfileobj", fail)
+    with pytest.raises(OSError, match="connection lost"):
+        open_rows("memory://lost/x.npy", spill_dir=spill)
+    system.rm("/lost", recursive=True)
+
+
 def test_datasets(folder, spill, X):
     write(folder / "k=1" / "a.parquet", X[:300])
     write(folder / "k=2" / "b.parquet", X[300:])
@@ -374,6 +397,8 @@ def test_a_generator_runs_where_the_caller_is(spill, X):
         (np.ones(4), r"block 1 is an array of shape \(4,\): give arrays or data frames"),
         (csr_array(np.ones((2, 4))), "block 1 is of type csr_array"),
         (7, "block 1 is of type int"),
+        ([[1, 2], [3]], "block 1 has no rows of one length"),
+        (np.ones((2, 0)), "block 1 has no columns: give at least 1"),
         (np.full((2, 4), "a"), "block 1 holds <U1 values"),
         (np.full((2, 4), 1j), "block 1 holds complex128 values"),
         (np.full((2, 4), None), "block 1 holds object values"),
@@ -486,10 +511,41 @@ def test_what_is_not_installed_is_named(tmp_path, monkeypatch, module, name):
 def test_arrays_need_nothing_more(tmp_path):
     np.save(tmp_path / "a.npy", np.eye(3))
     code = (
-        "import sys; sys.modules.update(pyarrow=None, fsspec=None); from madbayes.sources import open_rows; import numpy;"
+        "import sys; sys.modules.update(pyarrow=None, fsspec=None)\n"
+        "import numpy; from madbayes.sources import open_rows\n"
         f"print(open_rows({str(tmp_path / 'a.npy')!r}).n_rows, open_rows([numpy.eye(2)]).n_rows)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "3 2\n"
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1 / 0"])
+def test_temporary_files_go_when_python_ends(spill, end):
+    code = f"""
+import numpy, os, sys
+from madbayes.sources import open_rows
+source = open_rows([numpy.eye(3)], spill_dir=sys.argv[1])
+print(len(os.listdir(sys.argv[1])), flush=True)
+{end}
+"""
+    found = subprocess.run([sys.executable, "-c", code, str(spill)], capture_output=True, text=True)
+    assert found.stdout == "1\n"
+    assert not list(spill.iterdir())
+
+
+@pytest.mark.parametrize("n_columns", [1, 3, 1500])
+@pytest.mark.parametrize("n_rows", [0, 1, 340, 341, 342, 3000])
+def test_the_range_of_columns_is_that_of_numpy(seed, n_rows, n_columns):
+    X = np.random.default_rng(seed).normal(size=(n_rows, n_columns))
+    wanted = np.stack([X.min(axis=0), X.max(axis=0)]) if n_rows else X
+    np.testing.assert_array_equal(extremes(X), wanted)
+
+
+def test_every_bad_value_is_seen(spill):
+    for n in range(0, 700, 3):
+        X = np.ones((700, 3))
+        X[n, n % 3] = np.nan
+        with pytest.raises(ValueError, match=f"row {n}, column {n % 3} is nan"):
+            open_rows([X], spill_dir=spill)
 
 
 PEAK = """

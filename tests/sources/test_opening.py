@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 from collections import deque
+from tempfile import TemporaryFile
 
 import numpy as np
 import pandas as pd
@@ -118,6 +119,12 @@ def test_an_array_in_a_file_is_read_where_it_lies(tmp_path, spill, X):
     source = open_rows(tmp_path / "a.npy", spill_dir=spill)
     assert is_equal(source, X)
     assert source.rows.path == str(tmp_path / "a.npy")
+
+
+def test_a_map_of_a_file_without_a_name(spill, X):
+    with TemporaryFile() as file:
+        file.write(X.tobytes())
+        assert is_equal(open_rows(np.memmap(file, float, "r", shape=X.shape), spill_dir=spill), X)
 
 
 def test_rows_are_accepted_as_they_are(tmp_path, X):
@@ -265,6 +272,9 @@ def test_columns_of_arrays_have_no_names(tmp_path, X):
 def test_arguments_that_are_not_accepted(tmp_path, X):
     with pytest.raises(ValueError, match="bad_rows='drop' is not accepted: give"):
         open_rows([X], bad_rows="drop")
+    for columns in ("ab", []):
+        with pytest.raises(ValueError, match=r"columns=.* is not accepted: give a list of names"):
+            open_rows([X], columns=columns)
     with pytest.raises(FileNotFoundError, match=r"spill_dir='.*none' is no folder: make it first"):
         open_rows([X], spill_dir=tmp_path / "none")
 

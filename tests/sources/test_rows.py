@@ -65,6 +65,7 @@ def test_numbers_and_masks(pair):
 
 def test_it_looks_like_an_array(pair):
     X, rows = pair
+    assert eval(repr(rows)).shape == X.shape
     assert (rows.shape, rows.dtype, rows.ndim, rows.nbytes, len(rows)) == (X.shape, X.dtype, X.ndim, X.nbytes, len(X))
 
 
@@ -237,6 +238,15 @@ def test_what_is_not_finished_is_removed(tmp_path, how):
     del writer
     gc.collect()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_closed_writer_writes_no_more(tmp_path):
+    writer = RowWriter(tmp_path, 3, float)
+    rows = writer.close()
+    for more in (lambda: writer.append(np.eye(3)), writer.close):
+        with pytest.raises(ValueError, match="nothing can be written any more"):
+            more()
+    assert rows.shape == (0, 3)
 
 
 def test_a_block_of_other_columns_is_refused(tmp_path):

@@ -72,6 +72,8 @@ def open_rows(
     """
     if bad_rows != "error" and not callable(bad_rows):
         raise ValueError(f'bad_rows={bad_rows!r} is not accepted: give "error" or a callable')
+    if columns is not None and (isinstance(columns, str) or not len(columns)):
+        raise ValueError(f"columns={columns!r} is not accepted: give a list of names, at least 1, or None for all")
     wish = Wish(columns, check_folder(spill_dir), bad_rows)
     if isinstance(X, Source):
         return X

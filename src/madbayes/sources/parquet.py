@@ -12,9 +12,9 @@ from madbayes.sources.numbers import check_arrow_type, check_names, is_index
 from madbayes.sources.places import Place
 
 # Bytes of numbers in a block.
-BLOCK_BYTES = 2**23
-# Of a column, so many bytes are fetched at a time, not all of a row group.
-FETCHED_BYTES = 2**18
+BLOCK_BYTES = 2**22
+# Of a column in a file on this machine, so many bytes are read at a time, not all of a row group.
+READ_BYTES = 2**16
 
 
 class Plan(NamedTuple):
@@ -48,10 +48,12 @@ def errors_named(name: str) -> Iterator[None]:
 
 @contextmanager
 def opened(place: Place) -> Iterator[Any]:
-    """A Parquet file, read in small pieces."""
+    """A Parquet file, read in small pieces; one that is elsewhere in large ones, for each of them takes its time."""
     pa = import_pyarrow(repr(place.name))
-    with place.open() as source, pa.parquet.ParquetFile(source, buffer_size=FETCHED_BYTES, pre_buffer=False) as file:
-        yield file
+    with place.open() as source:
+        is_here = isinstance(source, str)
+        with pa.parquet.ParquetFile(source, buffer_size=READ_BYTES * is_here, pre_buffer=not is_here) as file:
+            yield file
 
 
 def plan_files(places: Sequence[Place], columns: Sequence[str] | None) -> Plan:
@@ -117,7 +119,7 @@ def dataset_batches(dataset: Any, plan: Plan) -> Iterator[Block]:
     options = None
     if is_parquet(dataset):
         options = sys.modules["pyarrow.dataset"].ParquetFragmentScanOptions(
-            use_buffered_stream=True, buffer_size=FETCHED_BYTES, pre_buffer=False
+            use_buffered_stream=True, buffer_size=READ_BYTES, pre_buffer=False
         )
     scanner = dataset.scanner(
         columns=plan.names,

@@ -228,6 +228,7 @@ class RowWriter:
 
     def append(self, block: NDArray) -> None:
         """Write more rows."""
+        self._check_open()
         if block.ndim != 2 or block.shape[1] != self.n_columns:
             raise ValueError(f"a block of shape {block.shape} does not fit: give {self.n_columns} columns")
         if not block.size:
@@ -241,6 +242,7 @@ class RowWriter:
 
     def close(self) -> FileRows:
         """The rows written; their file goes away with them."""
+        self._check_open()
         rows = FileRows.temporary(self._path, (self.n_rows, self.n_columns), self.dtype)
         self._aborting.detach()
         os.close(self._descriptor)
@@ -249,6 +251,11 @@ class RowWriter:
     def abort(self) -> None:
         """Remove the file; after ``close`` this does nothing."""
         self._aborting()
+
+    def _check_open(self) -> None:
+        # The number of a file that was closed may be that of another one by now.
+        if not self._aborting.alive:
+            raise ValueError("nothing can be written any more: the file is closed")
 
     def __enter__(self) -> Self:
         return self
