@@ -179,7 +179,7 @@ def test_bad_rows_of_files_come_as_a_frame(folder, spill, X):
 
 def test_all_rows_are_bad(folder, spill, X):
     write(folder / "a.parquet", X * np.nan)
-    with pytest.raises(ValueError, match=r"a.parquet' has no rows, 600 bad ones being left out: give at least 1"):
+    with pytest.raises(ValueError, match=r"parts' has no rows, 600 bad ones being left out: give at least 1"):
         open_rows(folder, spill_dir=spill, bad_rows=lambda *_: None)
 
 

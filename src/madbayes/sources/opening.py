@@ -82,7 +82,7 @@ def open_rows(
     if is_mapped(X):
         return open_map(X, wish)
     if isinstance(X, str | os.PathLike):
-        return open_places(places_of(X), wish)
+        return open_places(places_of(X), str(X), wish)
     if is_dataset(X):
         plan = plan_dataset(X, columns)
         return open_planned(dataset_batches(X, plan), plan, wish, "the dataset")
@@ -127,12 +127,12 @@ def copied(blocks: Iterator[Block], like: np.memmap | FileRows, wish: Wish, name
     return spilled(ahead(numbered(blocks, wish)), wish, repr(name), dtype)
 
 
-def open_places(places: Sequence[Place], wish: Wish) -> Source:
+def open_places(places: Sequence[Place], name: str, wish: Wish) -> Source:
     """Files by their names."""
     if places[0].is_array:
         return open_array(places[0], wish)
     plan = plan_files(places, wish.columns)
-    return open_planned(file_batches(places, plan), plan, wish, repr(places[0].name))
+    return open_planned(file_batches(places, plan), plan, wish, repr(name))
 
 
 def open_planned(batches: Iterator[Block], plan: Plan, wish: Wish, what: str) -> Source:
@@ -161,7 +161,7 @@ def fetched(file: Any, folder: str) -> str:
     """A copy of a file, in a folder."""
     descriptor, path = tempfile.mkstemp(prefix="madbayes-", suffix=".npy", dir=folder)
     try:
-        with os.fdopen(descriptor, "wb") as copy, space_named(folder):
+        with space_named(folder), os.fdopen(descriptor, "wb") as copy:
             shutil.copyfileobj(file, copy, 2**23)
     except BaseException:
         os.unlink(path)

@@ -29,6 +29,7 @@ def import_pyarrow(what: str) -> Any:
     """The module; who does not have it is told how to get it."""
     try:
         import pyarrow.dataset
+        import pyarrow.fs
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError(f'Reading {what} needs pyarrow: pip install "madbayes[app]"') from error
@@ -84,7 +85,7 @@ def file_batches(places: Sequence[Place], plan: Plan) -> Iterator[Block]:
         first = 0
         with errors_named(place.name), opened(place) as file:
             for group in range(file.num_row_groups):
-                for batch in file.iter_batches(size, row_groups=[group], columns=plan.names, use_threads=False):
+                for batch in file.iter_batches(size, row_groups=[group], columns=plan.names):
                     yield Block(place.name, first, batch, f", row group {group}")
                     first += len(batch)
 
@@ -111,22 +112,25 @@ def plan_dataset(dataset: Any, columns: Sequence[str] | None) -> Plan:
 
 def is_parquet(dataset: Any) -> bool:
     """Whether the files of a dataset are Parquet."""
-    return isinstance(getattr(dataset, "format", None), sys.modules["pyarrow.dataset"].ParquetFileFormat)
+    return isinstance(getattr(dataset, "format", None), import_pyarrow("a dataset").dataset.ParquetFileFormat)
+
+
+def scan_options(dataset: Any) -> Any:
+    """Parquet files on this machine are read in small pieces."""
+    pa = import_pyarrow("a dataset")
+    if not is_parquet(dataset) or not isinstance(dataset.filesystem, pa.fs.LocalFileSystem):
+        return None
+    return pa.dataset.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=READ_BYTES, pre_buffer=False)
 
 
 def dataset_batches(dataset: Any, plan: Plan) -> Iterator[Block]:
     """Batches of rows of a dataset, in order; few are read ahead, but whole row groups."""
-    options = None
-    if is_parquet(dataset):
-        options = sys.modules["pyarrow.dataset"].ParquetFragmentScanOptions(
-            use_buffered_stream=True, buffer_size=READ_BYTES, pre_buffer=False
-        )
     scanner = dataset.scanner(
         columns=plan.names,
         batch_size=rows_at_once(plan),
         batch_readahead=1,
         fragment_readahead=1,
-        fragment_scan_options=options,
+        fragment_scan_options=scan_options(dataset),
         use_threads=False,
     )
     before, first = "", 0
