@@ -51,7 +51,7 @@ class Ledger:
     @cached_property
     def file(self) -> IO[bytes]:
         """For what does not fit in memory."""
-        file = tempfile.TemporaryFile(dir=self.folder)
+        file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
         finalize(self, file.close)
         return file
 
