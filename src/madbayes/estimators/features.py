@@ -291,7 +291,10 @@ class BPMeans(FeatureEstimator):
         objective falls, in several lineages until the best value was reached four times independently, or
         enough work is done. A :class:`madbayes.engine.search.Search` says how much, and which moves.
     init : (Z, A) or fitted model, optional
-        Where the first run starts.
+        Where the first run starts. With a fitted model, groups that survive keep their ids and names: a component of
+        n rows continues the one that was at a squared distance below 4 ``penalty_`` / n, by one-to-one assignment; at
+        no price, those that are nearest to each other. Beside a base, a component that is told by the other rows now
+        is the same one.
     n_init : int, default="auto"
         Number of lineages at most, or of runs of the paper's algorithm, which differ by their ++ seeds. ``"auto"``
         is 6 to 40 lineages or 10 runs, or 1 with ``init``. With ``penalty="auto"`` one more starts from the solution
@@ -338,8 +341,11 @@ class BPMeans(FeatureEstimator):
     search_info_ : dict
         What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
         kept; and ``stopped`` ("by a callback", "by an interrupt") where it was.
+    group_ids_ : array of int of shape (n_components_,)
+        0, 1, ... in the order of the components. With a fitted model as ``init`` those of the components that they
+        continue; new ones get ids that none before them had, in this model or in those it comes from.
     group_names_ : list of str
-        "group 0", "group 1", ... until :meth:`rename` gives them others.
+        "group 0", "group 1", ... by their ids, until :meth:`rename` gives them others.
     unusual_error_ : float
         A row with a larger error than this is unusual: only one in a hundred of the training rows has one.
     path_ : PenaltyPath
@@ -410,7 +416,7 @@ class KFeatures(FeatureEstimator):
     Attributes
     ----------
     components_, allocations_, n_components_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
-objective_trace_, n_iter_, converged_, runs_, search_info_, group_names_, \
+objective_trace_, n_iter_, converged_, runs_, search_info_, group_ids_, group_names_, \
 unusual_error_
         As in :class:`BPMeans`; the penalty is 0. A run is reproduced by
         ``paper.k_features(X, K, *paper.seed_features(X, K, random_state=seed))``.
@@ -480,7 +486,7 @@ class StepwiseKFeatures(FeatureEstimator):
     Attributes
     ----------
     components_, allocations_, n_components_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
-objective_trace_, n_iter_, converged_, runs_, search_info_, group_names_, \
+objective_trace_, n_iter_, converged_, runs_, search_info_, group_ids_, group_names_, \
 unusual_error_, path_
         As in :class:`BPMeans`.
 
