@@ -367,8 +367,8 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         -------
         list of dict
             For each group its ``group`` number, ``id``, ``name``, ``size`` (rows, or their weight), ``share`` of all
-            rows, ``columns``: the columns that set it apart most, as (name, value, distance in standard deviations), and
-            the same in ``words``. For clusters the distance is from the mean of the table, for features from zero,
+            rows, ``columns``: the columns that set it apart most, as (name, value, distance in standard deviations),
+            and the same in ``words``. For clusters the distance is from the mean of the table, for features from zero,
             but for one that all rows have, from which they start: that is compared with the mean, too.
             With X also the numbers of its ``typical_rows``, which fit best, and of its ``worst_rows``.
 

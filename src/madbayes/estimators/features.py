@@ -171,9 +171,17 @@ class FeatureEstimator(GroupEstimator):
         while (turned := told_by_the_fewer(state.assigned, state.A, weights)) is not None:
             other = super()._settle_in_order(problem, objective, turned)
             if other.value >= state.value and told_by_the_fewer(other.assigned, other.A, weights) is not None:
-                return state  # rows that have two best codes go back and forth
+                break  # rows that have two best codes go back and forth
             state = other
-        return state
+        return self._of_its_codes(problem, objective, state)
+
+    def _of_its_codes(self, problem: Problem, objective: Objective, state: State) -> State:
+        """The same with components that depend on the codes only, to the last bit, not on the way to them."""
+        A = self._refit(problem, objective, state.assigned, state.A).astype(problem.X.dtype)
+        if not np.array_equal(self._assign(problem.X, A, problem.workers), state.assigned):
+            return state
+        value = self._loss(problem, objective.likelihood, state.assigned, as_float64(A))
+        return State(state.assigned, A, value + objective.prior.penalty(np.eye(len(A)), objective.penalty))
 
     def _bound(self, problem: Problem, penalty: float) -> float:
         return spectral_bound(as_float64(problem.X), penalty, problem.sample_weight, self._cap())
