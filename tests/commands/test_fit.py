@@ -25,7 +25,7 @@ def test_all_files_are_there_and_no_others(result):
 
 def test_assignments_keep_the_ids_and_find_the_groups(result, table):
     found = pd.read_parquet(result / "assignments.parquet")
-    assert list(found.columns) == ["row", "customer", "label", "group", "margin", "error", "unusual"]
+    assert list(found.columns) == ["row", "customer", "label", "group", "group_id", "margin", "error", "unusual"]
     assert found["customer"].tolist() == make_table()["customer"].tolist()
     truth = np.arange(60) % 3
     assert len(set(zip(truth, found["label"], strict=True))) == 3
@@ -39,7 +39,7 @@ def test_components_are_in_original_units(result, table):
     means = pd.read_csv(table).groupby(labels)[["income", "age"]].mean()
     assert np.allclose(found[["income", "age"]], means)
     assert found["size"].tolist() == [20, 20, 20]
-    assert found.columns.tolist() == ["group", "name", "size", "share", "income", "age"] + [
+    assert found.columns.tolist() == ["group", "group_id", "name", "size", "share", "income", "age"] + [
         f"channel={value}" for value in ("app", "shop", "web")
     ]
 
@@ -173,7 +173,7 @@ def test_names_of_columns_may_be_ours_or_have_commas(tmp_path):
                  "--penalty", "5%", "--out", tmp_path / "out", "--refits", 0)  # fmt: skip
     assert found.exit_code == 0, found.output
     assert list(pd.read_parquet(tmp_path / "out" / "assignments.parquet").columns[:3]) == ["row", "label_", "label"]
-    assert list(pd.read_parquet(tmp_path / "out" / "components.parquet").columns[4:6]) == ["a,b", "size_"]
+    assert list(pd.read_parquet(tmp_path / "out" / "components.parquet").columns[5:7]) == ["a,b", "size_"]
     about = json.loads(pq.read_schema(tmp_path / "out" / "assignments.parquet").metadata[results.KEY])
     assert about["ids"] == ["label_"]  # which compare finds rows by
     assert call("compare", tmp_path / "out", tmp_path / "out").exit_code == 0
