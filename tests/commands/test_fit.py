@@ -161,9 +161,11 @@ def test_features_of_pictures(features):
     agreement = madbayes.match(found[names].to_numpy(), Z)
     assert agreement.agreement > 0.99
     components = pd.read_parquet(features / "result" / "components.parquet")
-    assert components.shape == (4, 4 + 64)  # every pixel, constant or not
+    assert components.shape == (4, 5 + 64)  # every pixel, constant or not
     about = json.loads(pq.read_schema(features / "result" / "assignments.parquet").metadata[results.KEY])
-    assert about == {"kind": "features", "groups": names, "ids": []}
+    (origin,) = set(about.pop("origins"))
+    assert len(origin) == 16
+    assert about == {"kind": "features", "groups": names, "group_ids": [0, 1, 2, 3], "ids": []}
 
 
 def test_names_of_columns_may_be_ours_or_have_commas(tmp_path):
@@ -398,11 +400,11 @@ def test_ctrl_c_before_the_search_has_anything_ends_with_a_quick_look(options, t
     """The signal comes while the first model is made; the second one is fitted in a hurry."""
     make, seen = finding.estimator, []
 
-    def interrupted(*words):
+    def interrupted(*words, **more):
         seen.append(words)
         if len(seen) == 1:
             os.kill(os.getpid(), signal.SIGINT)
-        return make(*words)
+        return make(*words, **more)
 
     monkeypatch.setattr(finding, "estimator", interrupted)
     found = call("fit", table, *options, "--out", tmp_path / "out")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from sklearn.cluster import KMeans
 
-from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, StepwiseKFeatures, load
+from madbayes import BPMeans, CovarianceDPMeans, DPMeans, KFeatures, ModelFileError, StepwiseKFeatures, load
 from madbayes.datasets import make_mixture
 from madbayes.estimators.identity import pairs
 
@@ -290,6 +290,28 @@ def test_a_file_does_not_hold_all_days_before_it(tmp_path):
     assert back.init.init is None
     assert_array_equal(back.fit(X).group_ids_, model.group_ids_)
     assert model.init.init.init is not None  # the models themselves are left alone
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("group_ids_", np.array([3, 3])),
+        ("group_ids_", np.array([-1, 0])),
+        ("group_ids_", np.array([0, 5])),
+        ("group_ids_", np.array([0])),
+        ("group_ids_", [0, 1]),
+        ("_next_group_id", 1),
+        ("_next_group_id", "many"),
+        ("_group_origins", ["a"]),
+        ("_group_origins", [0, 1]),
+    ],
+)
+def test_files_whose_ids_cannot_be(name, value, tmp_path):
+    model = DPMeans(2.0, random_state=0).fit([[0.0], [9.0]])
+    setattr(model, name, value)
+    model.save(tmp_path / "model.madbayes")
+    with pytest.raises(ModelFileError):
+        load(tmp_path / "model.madbayes")
 
 
 def test_a_model_cannot_start_from_itself():

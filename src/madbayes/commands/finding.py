@@ -78,7 +78,9 @@ def estimator(
     return BPMeans(penalty, max_components=most, **common)
 
 
-def fit_near_groups(X: NDArray, settings: Settings, found: PenaltyPath, start: GroupEstimator | None) -> GroupEstimator:
+def fit_near_groups(
+    X: NDArray, settings: Settings, found: PenaltyPath, start: GroupEstimator | None = None
+) -> GroupEstimator:
     """A model of so many groups, or nearly."""
     wanted = int(settings.groups or 1)
     model = near_groups(settings, found, wanted, start).fit(X)
@@ -88,7 +90,9 @@ def fit_near_groups(X: NDArray, settings: Settings, found: PenaltyPath, start: G
     return model
 
 
-def near_groups(settings: Settings, found: PenaltyPath, least: int, start: GroupEstimator | None) -> GroupEstimator:
+def near_groups(
+    settings: Settings, found: PenaltyPath, least: int, start: GroupEstimator | None = None
+) -> GroupEstimator:
     """A model of at most the groups wanted, at a penalty where so many are best, or else the next higher number."""
     wanted, most = int(settings.groups or 1), max(found.intervals)
     if least > most:
