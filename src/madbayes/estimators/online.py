@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine import online, online_features
-from madbayes.engine.allocation import State as Features
-from madbayes.engine.allocation import Sums, least_squares_features
-from madbayes.engine.allocation import Table as FeatureTable
+from madbayes.engine.allocation import least_squares_features
 from madbayes.engine.blocks import Workers
 from madbayes.engine.centres import Table
+from madbayes.engine.feature_passes import Sums
 from madbayes.engine.partition import cluster_means, distances_to
 from madbayes.estimators import validation
 from madbayes.estimators.base import USUAL, GroupEstimator
@@ -201,9 +200,8 @@ class OnlineFeatures(OnlineEstimator):
             return
         X, weights, Z = problem.X, problem.sample_weight, state.assigned
         A = least_squares_features(X, Z, weights, problem.workers)
-        table, features = FeatureTable.of(X, weights), Features.of((Z, A), len(A))
-        parts = problem.workers.map(lambda rows: Sums.of_block(table, rows, features), table.blocks)
-        pairs = np.sum([part.weighted if table.weights.size else part.pairs for part in parts], axis=0)
+        sums = Sums.of_rows(X, np.empty(0) if weights is None else weights, Z)
+        pairs = sums.pairs if weights is None else sums.weighted
         error = self._loss(problem, Gaussian(), Z, A)
         self._seen = online_features.FeatureSums(pairs, A, error, np.ones(len(A), dtype=bool))
 
