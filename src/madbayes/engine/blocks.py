@@ -7,11 +7,12 @@ order: the same seed gives the same bits for any ``n_jobs``.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from threading import Lock
 from typing import Any, Self
 
 from joblib import cpu_count
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 # Rows of a block: about this many entries of X, so that a block and what is computed from it stay in the cache.
 BLOCK_ENTRIES = 2**18
@@ -23,23 +24,29 @@ def row_blocks(n_rows: int, n_columns: int) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    """The BLAS of numpy and scipy, which are loaded by now: looking for them takes 2 ms, more than many a task."""
+    return ThreadpoolController()
+
+
 class _SingleThreadedBLAS:
     """Holds BLAS to one thread while anyone is inside; several threads may be, in any order."""
 
     def __init__(self) -> None:
         self.lock, self.inside = Lock(), 0
-        self.limits: threadpool_limits | None = None
+        self.limits: Any = None
 
     def __enter__(self) -> None:
         with self.lock:
             if self.inside == 0:
-                self.limits = threadpool_limits(1, user_api="blas")
+                self.limits = _libraries().limit(limits=1, user_api="blas")
             self.inside += 1
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
             self.inside -= 1
-            if self.inside == 0 and self.limits is not None:
+            if self.inside == 0:
                 self.limits.restore_original_limits()
 
 

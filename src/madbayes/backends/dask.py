@@ -1,0 +1,343 @@
+"""Rows on the workers of a Dask cluster, and what is kept of them; orders go there and summaries come back.
+
+Every step on a part is a task that gets the rows, what the step before kept of them, and the order, and changes none of
+these. So the scheduler can take any of them again, on another worker, when one has died: the answer is the same.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from madbayes.engine.blocks import Workers
+from madbayes.engine.homes import Kept, Part, Step
+from madbayes.estimators.validation import DTYPES, check_finite, check_range, check_weights
+
+# Summaries that are fetched at a time: many, because a message takes a few ms; not all, because they take memory.
+WINDOW = 64
+# Partitions with missing values that a message names.
+SHOWN = 3
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array or data frame; Dask is not imported for this."""
+    kinds = (("dask.array", "Array"), ("dask.dataframe", "DataFrame"))
+    return any(module in sys.modules and isinstance(X, getattr(sys.modules[module], name)) for module, name in kinds)
+
+
+def find_client() -> Any:
+    """The client in use."""
+    try:
+        from distributed import get_client
+    except ImportError as error:
+        raise ImportError(
+            "X is a Dask collection: install dask.distributed with pip install 'madbayes[dask]'"
+        ) from error
+    try:
+        return get_client()
+    except ValueError:
+        raise ValueError(
+            "X is a Dask collection, and no Dask client is there to compute with: make one first, "
+            "for example client = dask.distributed.Client()"
+        ) from None
+
+
+def as_rows(X: Any) -> Any:
+    """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown."""
+    if hasattr(X, "columns"):
+        return _array_of_frame(X)
+    if X.ndim != 2:
+        raise ValueError(f"X has {X.ndim} dimensions: give a table of 2")
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"X must hold numbers only: it has {X.dtype} values")
+    if np.isnan(X.shape[1]):
+        X = X.compute_chunk_sizes()
+    X = X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
+    return X.map_blocks(_contiguous, dtype=float_type(X.dtype), meta=_empty(X.shape[1], float_type(X.dtype)))
+
+
+def float_type(dtype: np.dtype) -> np.dtype:
+    """Single and double precision stay, all else becomes double."""
+    return dtype if dtype in DTYPES else np.dtype(np.float64)
+
+
+def _empty(n_columns: int, dtype: np.dtype) -> NDArray:
+    return np.empty((0, n_columns), dtype)
+
+
+def _contiguous(block: Any) -> NDArray:
+    """Rows one after the other in memory; the same array if they are."""
+    return np.ascontiguousarray(block, dtype=float_type(block.dtype))
+
+
+def _array_of_frame(X: Any) -> Any:
+    """The columns of a data frame side by side."""
+    from pandas.api.types import is_complex_dtype, is_numeric_dtype
+
+    odd = [name for name, dtype in X.dtypes.items() if not is_numeric_dtype(dtype) or is_complex_dtype(dtype)]
+    if odd:
+        raise ValueError(f"X must hold numbers only: encode or leave out column {', '.join(map(repr, odd))}")
+    dtypes = [getattr(dtype, "numpy_dtype", dtype) for dtype in X.dtypes]
+    dtype = float_type(np.result_type(*dtypes)) if dtypes else np.dtype(np.float64)
+    return X.map_partitions(_values, dtype, meta=_empty(len(X.columns), dtype))
+
+
+def _values(frame: Any, dtype: np.dtype) -> NDArray:
+    """The numbers of a data frame; missing ones are not numbers."""
+    return np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
+
+
+def lazy_rows(
+    X: Any,
+    function: Callable[[NDArray], NDArray],
+    dtype: DTypeLike,
+    *,
+    width: int | None = None,
+    lengths: Sequence[int] | None = None,
+) -> Any:
+    """What a function gives for the rows of a Dask array or data frame, as a Dask array that is not computed yet.
+
+    Parameters
+    ----------
+    X : Dask array or data frame
+    function : function
+        Of some rows, as an array of floats; never called with none. It travels to the workers.
+    dtype : dtype
+        Of what it gives.
+    width : int, optional
+        The number of columns of what it gives; None if it gives one number for each row.
+    lengths : sequence of int, optional
+        The rows of each partition, if X does not say so itself.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from madbayes.backends.dask import lazy_rows
+    >>> X = da.ones((6, 2), chunks=(4, 1))
+    >>> sums = lazy_rows(X, lambda rows: rows.sum(axis=1), float)
+    >>> sums.chunks
+    ((4, 2),)
+    >>> sums.compute()
+    array([2., 2., 2., 2., 2., 2.])
+    """
+    rows, shape = as_rows(X), (0,) if width is None else (0, width)
+    nothing = np.empty(shape, dtype)
+
+    def one(block: NDArray) -> NDArray:
+        return function(block).astype(dtype, copy=False) if len(block) else nothing
+
+    chunks = (rows.chunks[0] if lengths is None else tuple(lengths),)
+    if width is None:
+        return rows.map_blocks(one, drop_axis=1, chunks=chunks, meta=nothing)
+    return rows.map_blocks(one, chunks=(*chunks, (width,)), meta=nothing)
+
+
+class Block(NamedTuple):
+    """What a worker has of a part."""
+
+    X: NDArray
+    weights: NDArray[np.float64]  # or of length 0 when all weigh 1
+
+
+class Sealed:
+    """Something that travels as it is: Dask does not look into it for tasks."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+
+class Facts(NamedTuple):
+    """What is known of the rows of a partition before they are used."""
+
+    n_rows: int
+    complaint: str  # about values that are not finite; empty if all are
+    extremes: NDArray  # the least and the largest of each column; empty without rows
+
+
+def block_of(X: NDArray) -> Block:
+    """Rows that all weigh 1."""
+    return Block(X, np.empty(0))
+
+
+def weighed(block: Block, weights: NDArray) -> Block:
+    """The same rows with weights."""
+    return Block(block.X, np.asarray(weights, dtype=np.float64))
+
+
+def facts(block: Block, columns: Sealed) -> Facts:
+    """What is known of some rows."""
+    X, complaint = block.X, ""
+    try:
+        check_finite(X, columns.content)
+    except ValueError as error:
+        complaint = str(error)
+    extremes = np.stack([X.min(axis=0), X.max(axis=0)]) if X.size else X[:0]
+    return Facts(len(X), complaint, extremes)
+
+
+def range_of(block: Block) -> tuple[float, float]:
+    """The least and the largest weight; not a number if there is one that is none."""
+    return float(block.weights.min()), float(block.weights.max())
+
+
+def take_step(
+    block: Block, before: tuple[Kept | None, Any] | None, rows: slice, sealed: Sealed, note: Sealed | None
+) -> tuple[Kept | None, Any]:
+    """What is kept of a part now, and the summary; from what was kept before."""
+    step, order = sealed.content
+    part = Part(rows, lambda: block.X, block.weights)
+    with Workers(1):
+        return step(part, None if before is None else before[0], order, None if note is None else note.content)
+
+
+def summary_of(result: tuple[Kept | None, Any]) -> Any:
+    """Only this travels."""
+    return result[1]
+
+
+def some_rows(block: Block, rows: NDArray) -> Block:
+    """Some of them."""
+    return Block(block.X.take(rows, axis=0), block.weights[rows] if block.weights.size else block.weights)
+
+
+@contextmanager
+def scheduler_needed(client: Any) -> Iterator[None]:
+    """If the connection to the scheduler is lost, one error says so and what to do."""
+    from distributed.client import ClosedClientError
+    from distributed.comm import CommClosedError
+
+    try:
+        yield
+    except (CommClosedError, ClosedClientError, CancelledError, TimeoutError) as error:
+        raise _lost(error) from error
+    except OSError as error:
+        if client.status == "running":  # a worker could not read its rows, say
+            raise
+        raise _lost(error) from error
+
+
+def _lost(error: BaseException) -> ConnectionError:
+    return ConnectionError(
+        f"the Dask scheduler was lost, or the work was cancelled ({type(error).__name__}: {error}); connect to a "
+        "scheduler and fit again: with the same checkpoint=... it goes on from the last one"
+    )
+
+
+class DaskHome:
+    """Rows on the workers of a Dask cluster; they are read once and stay there as long as this home is.
+
+    The parts are the partitions or row chunks that have rows.
+
+    Parameters
+    ----------
+    X : Dask array or data frame
+    sample_weight : Dask array or series, or array, optional
+    client : distributed.Client, optional
+        The one in use, if not given.
+
+    Attributes
+    ----------
+    columns : list or None
+        The names of the columns of a data frame.
+    lengths : tuple of int
+        The rows of every partition, of those without rows, too.
+    """
+
+    def __init__(self, X: Any, sample_weight: Any = None, client: Any = None) -> None:
+        self.client = find_client() if client is None else client
+        self.columns = list(X.columns) if hasattr(X, "columns") else None
+        with scheduler_needed(self.client):
+            table = as_rows(X)
+            self.dtype = np.dtype(table.dtype)
+            blocks = self._map(block_of, self.client.compute(list(table.to_delayed().ravel())))
+            self.lengths = self._check(blocks)
+            self.blocks = [block for block, n in zip(blocks, self.lengths, strict=True) if n]
+            ends = np.cumsum([n for n in self.lengths if n]).tolist()
+            self.parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+            self.shape = (ends[-1], int(table.shape[1]))
+            self.weighted = sample_weight is not None and self._weigh(sample_weight)
+
+    def _map(self, function: Callable, *columns: list, name: str | None = None) -> list:
+        """A task for each part, on the worker that has it."""
+        from dask import config
+
+        # Orders may be large, and they have to travel: a graph of 10 MB is no mistake.
+        with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+            return self.client.map(function, *columns, pure=False, key=f"madbayes-{name or function.__name__}")
+
+    def _check(self, blocks: list) -> tuple[int, ...]:
+        """The number of rows of each; all must be finite, and their squares representable."""
+        found = self.client.gather(self._map(facts, blocks, [Sealed(self.columns)] * len(blocks)))
+        bad = [f"partition {p}: {fact.complaint}" for p, fact in enumerate(found) if fact.complaint]
+        if bad:
+            more = f"; and {len(bad) - SHOWN} more partitions" if len(bad) > SHOWN else ""
+            raise ValueError("; ".join(bad[:SHOWN]) + more)
+        if not any(fact.n_rows for fact in found):
+            raise ValueError("X has 0 rows: give at least one")
+        check_range(np.concatenate([fact.extremes for fact in found]))
+        return tuple(fact.n_rows for fact in found)
+
+    def _weigh(self, sample_weight: Any) -> bool:
+        """Lay weights beside the rows; whether there is one that is not 1."""
+        weights = self._weights_like_rows(sample_weight)
+        blocks = self._map(weighed, self.blocks, self.client.compute(list(weights.to_delayed().ravel())))
+        extremes = np.array(self.client.gather(self._map(range_of, blocks))).ravel()
+        if check_weights(extremes, len(extremes)) is None:
+            return False
+        self.blocks = blocks
+        return True
+
+    def _weights_like_rows(self, sample_weight: Any) -> Any:
+        """A Dask array of weights with the chunks of the parts."""
+        import dask.array as da
+
+        if hasattr(sample_weight, "to_dask_array"):
+            sample_weight = sample_weight.to_dask_array()
+        weights = sample_weight if is_dask(sample_weight) else da.from_array(np.asarray(sample_weight))
+        if np.isnan(weights.size):
+            weights = weights.compute_chunk_sizes()
+        n_rows = self.shape[0]
+        if weights.shape != (n_rows,):
+            raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows: give ({n_rows},)")
+        return weights.rechunk((tuple(n for n in self.lengths if n),))
+
+    def ledger(self) -> list:
+        """Nothing is kept yet of any part."""
+        return [None] * len(self.parts)
+
+    def go_over(self, step: Step, ledger: list, order: Any, notes: dict[int, Any]) -> Iterator[Any]:
+        """Take a step on every part; the summaries, in order."""
+        n_parts = len(self.parts)
+        sealed = [Sealed(notes[p]) if p in notes else None for p in range(n_parts)]
+        with scheduler_needed(self.client):
+            name = step.__name__
+            ledger[:] = self._map(
+                take_step, self.blocks, ledger, self.parts, [Sealed((step, order))] * n_parts, sealed, name=name
+            )
+            summaries = self._map(summary_of, ledger)
+        for begin in range(0, n_parts, WINDOW):
+            with scheduler_needed(self.client):
+                some = self.client.gather(summaries[begin : begin + WINDOW])
+            yield from some
+
+    def take(self, rows: NDArray[np.intp]) -> tuple[NDArray, NDArray[np.float64]]:
+        """Some rows, and their weights."""
+        rows = np.asarray(rows)
+        begins = np.array([part.start for part in self.parts])
+        homes = np.searchsorted(begins, rows, side="right") - 1
+        used = np.unique(homes)
+        places = [np.flatnonzero(homes == p) for p in used]
+        with scheduler_needed(self.client):
+            wanted = [rows[place] - begins[p] for p, place in zip(used, places, strict=True)]
+            found = self.client.gather(self._map(some_rows, [self.blocks[p] for p in used], wanted))
+        X = np.empty((len(rows), self.shape[1]), self.dtype)
+        weights = np.empty(len(rows) if self.weighted else 0)
+        for place, block in zip(places, found, strict=True):
+            X[place] = block.X
+            if self.weighted:
+                weights[place] = block.weights
+        return X, weights
