@@ -1,7 +1,8 @@
 """Rows on the workers of a Dask cluster, and what is kept of them; orders go there and summaries come back.
 
-Every step on a part is a task that gets the rows, what the step before kept of them, and the order, and changes none of
-these. So the scheduler can take any of them again, on another worker, when one has died: the answer is the same.
+A step is a task for each group of parts that are on the same worker. It gets the rows, what the step before kept of
+them, and the order, and changes none of these. So the scheduler can take any of them again, on another worker, when one
+has died: the answer is the same.
 """
 
 import sys
@@ -17,8 +18,8 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.homes import Kept, Part, Step
 from madbayes.estimators.validation import DTYPES, check_finite, check_range, check_weights
 
-# Summaries that are fetched at a time: many, because a message takes a few ms; not all, because they take memory.
-WINDOW = 64
+# Parts whose summaries are fetched at a time: many, because a message takes a few ms; not all, because of their size.
+WINDOW = 256
 # Partitions with missing values that a message names.
 SHOWN = 3
 
@@ -163,7 +164,7 @@ def block_of(X: NDArray) -> Block:
     return Block(X, np.empty(0))
 
 
-def weighed(block: Block, weights: NDArray) -> Block:
+def with_weights(block: Block, weights: NDArray) -> Block:
     """The same rows with weights."""
     return Block(block.X, np.asarray(weights, dtype=np.float64))
 
@@ -184,24 +185,41 @@ def range_of(block: Block) -> tuple[float, float]:
     return float(block.weights.min()), float(block.weights.max())
 
 
-def take_step(
-    block: Block, before: tuple[Kept | None, Any] | None, rows: slice, sealed: Sealed, note: Sealed | None
-) -> tuple[Kept | None, Any]:
-    """What is kept of a part now, and the summary; from what was kept before."""
-    step, order = sealed.content
-    part = Part(rows, lambda: block.X, block.weights)
+def together(blocks: list[Block]) -> tuple[Block, ...]:
+    """Blocks of one worker; their rows are not copied."""
+    return tuple(blocks)
+
+
+def part_of(block: Block, rows: slice) -> Part:
+    """As a step wants it."""
+    return Part(rows, lambda: block.X, block.weights)
+
+
+# What is kept of a part, and its summary.
+Result = tuple[Kept | None, Any]
+
+
+def take_steps(blocks: tuple[Block, ...], before: list[Result] | None, sealed: Sealed) -> list[Result]:
+    """Take a step on each of some parts, from what was kept before."""
+    step, order, slices, notes = sealed.content
+    kept = [None] * len(blocks) if before is None else [result[0] for result in before]
     with Workers(1):
-        return step(part, None if before is None else before[0], order, None if note is None else note.content)
+        return [
+            step(part_of(block, rows), kept[i], order, notes.get(i))
+            for i, (block, rows) in enumerate(zip(blocks, slices, strict=True))
+        ]
 
 
-def summary_of(result: tuple[Kept | None, Any]) -> Any:
-    """Only this travels."""
-    return result[1]
+def summaries(results: list[Result], which: list[int]) -> list[Any]:
+    """Only these travel."""
+    return [results[i][1] for i in which]
 
 
-def some_rows(block: Block, rows: NDArray) -> Block:
-    """Some of them."""
-    return Block(block.X.take(rows, axis=0), block.weights[rows] if block.weights.size else block.weights)
+def some_rows(blocks: tuple[Block, ...], wanted: Sealed) -> Block:
+    """Some rows of some of the blocks: pairs of a block and places in it."""
+    X = [blocks[i].X.take(places, axis=0) for i, places in wanted.content]
+    weights = [blocks[i].weights[places] for i, places in wanted.content if blocks[i].weights.size]
+    return Block(np.concatenate(X), np.concatenate(weights) if weights else np.empty(0))
 
 
 @contextmanager
@@ -255,11 +273,14 @@ class DaskHome:
             self.dtype = np.dtype(table.dtype)
             blocks = self._map(block_of, self.client.compute(list(table.to_delayed().ravel())))
             self.lengths = self._check(blocks)
-            self.blocks = [block for block, n in zip(blocks, self.lengths, strict=True) if n]
+            blocks = [block for block, n in zip(blocks, self.lengths, strict=True) if n]
             ends = np.cumsum([n for n in self.lengths if n]).tolist()
             self.parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
             self.shape = (ends[-1], int(table.shape[1]))
-            self.weighted = sample_weight is not None and self._weigh(sample_weight)
+            weighed = blocks if sample_weight is None else self._weighed(blocks, sample_weight)
+            self.weighted = weighed is not blocks
+            self.groups = self._grouped(weighed)
+            self.held = self._map(together, [[weighed[p] for p in parts] for parts in self.groups])
 
     def _map(self, function: Callable, *columns: list, name: str | None = None) -> list:
         """A task for each part, on the worker that has it."""
@@ -281,15 +302,12 @@ class DaskHome:
         check_range(np.concatenate([fact.extremes for fact in found]))
         return tuple(fact.n_rows for fact in found)
 
-    def _weigh(self, sample_weight: Any) -> bool:
-        """Lay weights beside the rows; whether there is one that is not 1."""
-        weights = self._weights_like_rows(sample_weight)
-        blocks = self._map(weighed, self.blocks, self.client.compute(list(weights.to_delayed().ravel())))
-        extremes = np.array(self.client.gather(self._map(range_of, blocks))).ravel()
-        if check_weights(extremes, len(extremes)) is None:
-            return False
-        self.blocks = blocks
-        return True
+    def _weighed(self, blocks: list, sample_weight: Any) -> list:
+        """Blocks with weights beside the rows; the same blocks if all weigh 1."""
+        weights = self.client.compute(list(self._weights_like_rows(sample_weight).to_delayed().ravel()))
+        weighed = self._map(with_weights, blocks, weights)
+        extremes = np.array(self.client.gather(self._map(range_of, weighed))).ravel()
+        return blocks if check_weights(extremes, len(extremes)) is None else weighed
 
     def _weights_like_rows(self, sample_weight: Any) -> Any:
         """A Dask array of weights with the chunks of the parts."""
@@ -305,37 +323,60 @@ class DaskHome:
             raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows: give ({n_rows},)")
         return weights.rechunk((tuple(n for n in self.lengths if n),))
 
+    def _grouped(self, blocks: list) -> list[list[int]]:
+        """Parts that are on the same worker, as many groups for each as it has threads."""
+        holders, threads = self.client.who_has(blocks), self.client.nthreads()
+        found: dict[str, list[int]] = {}
+        for p, block in enumerate(blocks):
+            found.setdefault(next(iter(holders.get(block.key, ())), ""), []).append(p)
+        split = [np.array_split(parts, min(len(parts), threads.get(worker, 1))) for worker, parts in found.items()]
+        return [parts.tolist() for groups in split for parts in groups]
+
     def ledger(self) -> list:
         """Nothing is kept yet of any part."""
-        return [None] * len(self.parts)
+        return [None] * len(self.groups)
 
     def go_over(self, step: Step, ledger: list, order: Any, notes: dict[int, Any]) -> Iterator[Any]:
         """Take a step on every part; the summaries, in order."""
-        n_parts = len(self.parts)
-        sealed = [Sealed(notes[p]) if p in notes else None for p in range(n_parts)]
+
+        def sealed(parts: list[int]) -> Sealed:
+            own = {i: notes[p] for i, p in enumerate(parts) if p in notes}
+            return Sealed((step, order, [self.parts[p] for p in parts], own))
+
         with scheduler_needed(self.client):
-            name = step.__name__
-            ledger[:] = self._map(
-                take_step, self.blocks, ledger, self.parts, [Sealed((step, order))] * n_parts, sealed, name=name
-            )
-            summaries = self._map(summary_of, ledger)
-        for begin in range(0, n_parts, WINDOW):
+            ledger[:] = self._map(take_steps, self.held, ledger, [*map(sealed, self.groups)], name=step.__name__)
+        for begin in range(0, len(self.parts), WINDOW):
             with scheduler_needed(self.client):
-                some = self.client.gather(summaries[begin : begin + WINDOW])
-            yield from some
+                window = self._summaries(ledger, range(begin, begin + WINDOW))
+            yield from window
+
+    def _summaries(self, ledger: list, window: range) -> list[Any]:
+        """Those of some parts, in order."""
+        which = [[i for i, p in enumerate(parts) if p in window] for parts in self.groups]
+        used = [g for g, some in enumerate(which) if some]
+        found = self.client.gather(self._map(summaries, [ledger[g] for g in used], [which[g] for g in used]))
+        by_part = {
+            self.groups[g][i]: summary
+            for g, some in zip(used, found, strict=True)
+            for i, summary in zip(which[g], some, strict=True)
+        }
+        return [by_part[p] for p in sorted(by_part)]
 
     def take(self, rows: NDArray[np.intp]) -> tuple[NDArray, NDArray[np.float64]]:
         """Some rows, and their weights."""
         rows = np.asarray(rows)
         begins = np.array([part.start for part in self.parts])
-        homes = np.searchsorted(begins, rows, side="right") - 1
-        used = np.unique(homes)
-        places = [np.flatnonzero(homes == p) for p in used]
+        owners = np.searchsorted(begins, rows, side="right") - 1
+        X, weights = np.empty((len(rows), self.shape[1]), self.dtype), np.empty(len(rows) if self.weighted else 0)
+        places, wanted, held = [], [], []
+        for blocks, parts in zip(self.held, self.groups, strict=True):
+            mine = [(i, np.flatnonzero(owners == p)) for i, p in enumerate(parts) if (owners == p).any()]
+            if mine:
+                places.append(np.concatenate([place for _, place in mine]))
+                wanted.append(Sealed([(i, rows[place] - begins[parts[i]]) for i, place in mine]))
+                held.append(blocks)
         with scheduler_needed(self.client):
-            wanted = [rows[place] - begins[p] for p, place in zip(used, places, strict=True)]
-            found = self.client.gather(self._map(some_rows, [self.blocks[p] for p in used], wanted))
-        X = np.empty((len(rows), self.shape[1]), self.dtype)
-        weights = np.empty(len(rows) if self.weighted else 0)
+            found = self.client.gather(self._map(some_rows, held, wanted))
         for place, block in zip(places, found, strict=True):
             X[place] = block.X
             if self.weighted:
