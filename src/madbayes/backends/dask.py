@@ -5,7 +5,6 @@ them, and the order, and changes none of these. So the scheduler can take any of
 has died: the answer is the same.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from madbayes.backends import is_dask
 from madbayes.engine.blocks import Workers
 from madbayes.engine.homes import Kept, Part, Step
 from madbayes.estimators.validation import DTYPES, check_finite, check_range, check_weights
@@ -22,12 +22,6 @@ from madbayes.estimators.validation import DTYPES, check_finite, check_range, ch
 WINDOW = 256
 # Partitions with missing values that a message names.
 SHOWN = 3
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array or data frame; Dask is not imported for this."""
-    kinds = (("dask.array", "Array"), ("dask.dataframe", "DataFrame"))
-    return any(module in sys.modules and isinstance(X, getattr(sys.modules[module], name)) for module, name in kinds)
 
 
 def find_client() -> Any:
@@ -47,12 +41,17 @@ def find_client() -> Any:
         ) from None
 
 
+def is_frame(X: Any) -> bool:
+    """Whether X has columns; a series says so, too."""
+    return hasattr(X, "columns") and X.ndim == 2
+
+
 def as_rows(X: Any) -> Any:
     """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown."""
-    if hasattr(X, "columns"):
+    if is_frame(X):
         return _array_of_frame(X)
-    if X.ndim != 2:
-        raise ValueError(f"X has {X.ndim} dimensions: give a table of 2")
+    if getattr(X, "ndim", None) != 2 or not hasattr(X, "rechunk"):
+        raise ValueError(f"X={type(X).__name__} is not accepted: give a Dask array of 2 dimensions, or a data frame")
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must hold numbers only: it has {X.dtype} values")
     if np.isnan(X.shape[1]):
@@ -164,9 +163,9 @@ def block_of(X: NDArray) -> Block:
     return Block(X, np.empty(0))
 
 
-def with_weights(block: Block, weights: NDArray) -> Block:
+def with_weights(blocks: tuple[Block, ...], weights: list[NDArray]) -> tuple[Block, ...]:
     """The same rows with weights."""
-    return Block(block.X, np.asarray(weights, dtype=np.float64))
+    return tuple(Block(block.X, own.astype(np.float64)) for block, own in zip(blocks, weights, strict=True))
 
 
 def facts(block: Block, columns: Sealed) -> Facts:
@@ -180,9 +179,10 @@ def facts(block: Block, columns: Sealed) -> Facts:
     return Facts(len(X), complaint, extremes)
 
 
-def range_of(block: Block) -> tuple[float, float]:
-    """The least and the largest weight; not a number if there is one that is none."""
-    return float(block.weights.min()), float(block.weights.max())
+def about_weights(blocks: tuple[Block, ...]) -> tuple[float, float, int]:
+    """The least and the largest, and how many are zero; not a number if there is one that is none."""
+    weights = np.concatenate([block.weights for block in blocks])
+    return float(weights.min()), float(weights.max()), int((weights == 0).sum())
 
 
 def together(blocks: list[Block]) -> tuple[Block, ...]:
@@ -239,8 +239,9 @@ def scheduler_needed(client: Any) -> Iterator[None]:
 
 
 def _lost(error: BaseException) -> ConnectionError:
+    words = " ".join(str(error).split())
     return ConnectionError(
-        f"the Dask scheduler was lost, or the work was cancelled ({type(error).__name__}: {error}); connect to a "
+        f"the Dask scheduler was lost, or the work was cancelled ({type(error).__name__}: {words}); connect to a "
         "scheduler and fit again: with the same checkpoint=... it goes on from the last one"
     )
 
@@ -254,6 +255,7 @@ class DaskHome:
     ----------
     X : Dask array or data frame
     sample_weight : Dask array or series, or array, optional
+        Positive; :meth:`weigh` takes them, too.
     client : distributed.Client, optional
         The one in use, if not given.
 
@@ -267,20 +269,28 @@ class DaskHome:
 
     def __init__(self, X: Any, sample_weight: Any = None, client: Any = None) -> None:
         self.client = find_client() if client is None else client
-        self.columns = list(X.columns) if hasattr(X, "columns") else None
+        self.columns = list(X.columns) if is_frame(X) else None
+        self.weighted = False
         with scheduler_needed(self.client):
-            table = as_rows(X)
+            with self.client.as_current():
+                table = as_rows(X)
             self.dtype = np.dtype(table.dtype)
-            blocks = self._map(block_of, self.client.compute(list(table.to_delayed().ravel())))
+            blocks = self._map(block_of, self._computed(table))
             self.lengths = self._check(blocks)
             blocks = [block for block, n in zip(blocks, self.lengths, strict=True) if n]
             ends = np.cumsum([n for n in self.lengths if n]).tolist()
             self.parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
             self.shape = (ends[-1], int(table.shape[1]))
-            weighed = blocks if sample_weight is None else self._weighed(blocks, sample_weight)
-            self.weighted = weighed is not blocks
-            self.groups = self._grouped(weighed)
-            self.held = self._map(together, [[weighed[p] for p in parts] for parts in self.groups])
+            self.groups = self._grouped(blocks)
+            self.held = self._map(together, [[blocks[p] for p in parts] for parts in self.groups])
+        self.weigh(sample_weight)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def _computed(self, array: Any) -> list:
+        """The chunks of an array, on the workers."""
+        return self.client.compute(list(array.to_delayed().ravel()))
 
     def _map(self, function: Callable, *columns: list, name: str | None = None) -> list:
         """A task for each part, on the worker that has it."""
@@ -302,22 +312,30 @@ class DaskHome:
         check_range(np.concatenate([fact.extremes for fact in found]))
         return tuple(fact.n_rows for fact in found)
 
-    def _weighed(self, blocks: list, sample_weight: Any) -> list:
-        """Blocks with weights beside the rows; the same blocks if all weigh 1."""
-        weights = self.client.compute(list(self._weights_like_rows(sample_weight).to_delayed().ravel()))
-        weighed = self._map(with_weights, blocks, weights)
-        extremes = np.array(self.client.gather(self._map(range_of, weighed))).ravel()
-        return blocks if check_weights(extremes, len(extremes)) is None else weighed
+    def weigh(self, sample_weight: Any) -> None:
+        """Lay weights beside the rows, if they are given and not all are 1."""
+        if sample_weight is None:
+            return
+        with scheduler_needed(self.client):
+            weights = self._computed(self._like_rows(sample_weight))
+            held = self._map(with_weights, self.held, [[weights[p] for p in parts] for parts in self.groups])
+            found = np.array(self.client.gather(self._map(about_weights, held)))
+        self.weighted = check_weights(found[:, :2].ravel(), 2 * len(found)) is not None
+        if zeros := int(found[:, 2].sum()):
+            raise ValueError(f"sample_weight is zero for {zeros} rows of a table that is not in memory: leave them out")
+        if self.weighted:
+            self.held = held
 
-    def _weights_like_rows(self, sample_weight: Any) -> Any:
+    def _like_rows(self, sample_weight: Any) -> Any:
         """A Dask array of weights with the chunks of the parts."""
         import dask.array as da
 
-        if hasattr(sample_weight, "to_dask_array"):
-            sample_weight = sample_weight.to_dask_array()
+        if hasattr(sample_weight, "to_frame") and is_dask(sample_weight):
+            sample_weight = as_rows(sample_weight.to_frame())[:, 0]
         weights = sample_weight if is_dask(sample_weight) else da.from_array(np.asarray(sample_weight))
         if np.isnan(weights.size):
-            weights = weights.compute_chunk_sizes()
+            with self.client.as_current():
+                weights = weights.compute_chunk_sizes()
         n_rows = self.shape[0]
         if weights.shape != (n_rows,):
             raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows: give ({n_rows},)")

@@ -381,6 +381,10 @@ class Follower:
             self.sums.counts[label] += sign
         self.error -= worst.error
 
+    def labels(self) -> Iterator[NDArray]:
+        """The cluster of each row as of the last pass, part after part."""
+        return (self.ledger[p][0] for p in range(len(self.home.parts)))
+
     def drop_empty(self) -> None:
         """Clusters without rows vanish."""
         if not (self.sums.counts > 0).all():
@@ -396,11 +400,11 @@ def descend(
     K: int | None = None,
     max_clusters: int | None = None,
     max_iter: int = 300,
-    watch: Callable[[Clusters], None] = lambda run: None,
+    watch: Callable[[Clusters], bool] = lambda run: False,
 ) -> Clusters:
     """DP-means from the centres A; K-means if K is given, which clusters that lose their rows do not change.
 
-    ``watch`` hears of every iteration.
+    ``watch`` hears of every iteration, and ends the run with True.
     """
     cap = 0 if K is not None else np.inf if max_clusters is None else max_clusters
     rows = Follower(home, moments)
@@ -412,12 +416,10 @@ def descend(
         if K is not None:
             rows.refill(K)
         trace.append(rows.sse + (len(rows.A) - 1) * penalty)
-        run = Clusters(rows.means, trace[-1], trace, not changed)
-        watch(run)
-        return run
+        return Clusters(rows.means, trace[-1], trace, not changed)
 
     run = finish(True)
-    while not run.converged and run.iterations < max_iter:
+    while not watch(run) and not run.converged and run.iterations < max_iter:
         rows.look(run.A, opening_threshold(penalty) if cap > run.K else np.inf)
         opened = rows.open_clusters(penalty, cap)
         run = finish(rows.moved > 0 or opened > 0)

@@ -6,7 +6,7 @@ opened just before, and open one with what they leave if that is still too much.
 over the rows in another order: those that propose nothing first, then the others as they were proposed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -348,6 +348,15 @@ class Follower:
             self.sums.products[columns],
         )
 
+    def codes(self) -> Iterator[NDArray[np.uint8]]:
+        """Z as of the last pass, part after part."""
+        return (unpacked(self.ledger[p], self._order(), None) for p in range(len(self.home.parts)))
+
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """The weight of the rows that have each feature."""
+        return np.diag(self.sums.weighted if self.home.weighted else self.sums.pairs).copy()
+
     def refill(self, K: int, sse: float) -> float:
         """Features made of the row of largest error until there are K, or nothing is left; the squared error."""
         while len(self.A) < K:
@@ -374,11 +383,11 @@ def descend(
     K: int | None = None,
     max_components: int | None = None,
     max_iter: int = 300,
-    watch: Callable[[Features], None] = lambda run: None,
+    watch: Callable[[Features], bool] = lambda run: False,
 ) -> Features:
     """BP-means from the best codes for the features A; K-features if K is given.
 
-    ``watch`` hears of every iteration.
+    ``watch`` hears of every iteration, and ends the run with True.
     """
     unlimited = int(np.iinfo(np.int64).max)
     cap = 0 if K is not None else unlimited if max_components is None else max_components
@@ -392,12 +401,10 @@ def descend(
         if K is not None:
             sse = rows.refill(K, sse)
         trace.append(sse + len(rows.A) * penalty)
-        run = Features(rows.A, trace[-1], trace, len(trace) > 1 and rows.changed == 0)
-        watch(run)
-        return run
+        return Features(rows.A, trace[-1], trace, len(trace) > 1 and rows.changed == 0)
 
     run = finish()
-    while not run.converged and run.iterations < max_iter:
+    while not watch(run) and not run.converged and run.iterations < max_iter:
         rows.look(run.A, threshold if cap > run.K else np.inf)
         if cap:
             rows.open_features(threshold, cap)

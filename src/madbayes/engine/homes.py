@@ -72,6 +72,8 @@ class Home(Protocol):
     parts: list[slice]  # the rows of each
     weighted: bool  # whether the rows have weights
 
+    def __len__(self) -> int: ...
+
     def ledger(self) -> Any:
         """Nothing is kept yet of any part."""
 
@@ -107,6 +109,9 @@ class LocalHome:
         self.weighted = sample_weight is not None
         self.parts = part_rows(*X.shape)
         self.make_ledger = ledger
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def ledger(self) -> Any:
         """Nothing is kept yet of any part."""
@@ -184,3 +189,15 @@ def add_up(part: Part, kept: Kept | None, order: None, note: None) -> tuple[None
 def add_squares(part: Part, kept: Kept | None, mean: NDArray, note: None) -> tuple[None, NDArray]:
     """The squares about a mean, column by column; nothing is kept."""
     return None, masses(part) @ (part.X - mean) ** 2
+
+
+def add_products(part: Part, kept: Kept | None, origin: NDArray, note: None) -> tuple[None, NDArray]:
+    """The products of columns, about an origin; nothing is kept."""
+    X = part.X - origin
+    return None, (masses(part)[:, None] * X).T @ X
+
+
+def squared_spectrum(home: Home, origin: NDArray) -> NDArray[np.float64]:
+    """Squared singular values of the rows times the roots of their weights, about an origin; largest first."""
+    products = sum(home.go_over(add_products, home.ledger(), origin, {}))
+    return np.maximum(np.linalg.eigvalsh(products)[::-1], 0.0)

@@ -38,6 +38,7 @@ RECORDS = (
     "madbayes.engine.search.Search",
     "madbayes.engine.search.Solution",
     "madbayes.engine.path.PenaltyPath",
+    "madbayes.estimators.checkpoints.Checkpoint",
     "madbayes.model.BetaBernoulli",
     "madbayes.model.CRP",
     "madbayes.model.DirichletMultinomial",
