@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings(
 def client():
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
