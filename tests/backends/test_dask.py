@@ -21,12 +21,6 @@ from madbayes.engine import cluster_passes, feature_passes
 from madbayes.engine.blocks import Workers
 from madbayes.engine.homes import LocalHome, Moments
 
-pytestmark = pytest.mark.filterwarnings(
-    # What a worker that was killed leaves behind in the process of its nanny.
-    "ignore::pytest.PytestUnhandledThreadExceptionWarning",
-    "ignore:unclosed:ResourceWarning",
-)
-
 
 @pytest.fixture(scope="module")
 def client():
@@ -137,6 +131,17 @@ def test_few_tasks_however_many_parts(client):
     assert len(home.parts) == 90
     assert len(home.groups) == 2
     assert sorted(p for parts in home.groups for p in parts) == list(range(90))
+
+
+def test_threads_of_a_worker_share_its_parts():
+    X = blobs()
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=3, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        home = DaskHome(da.from_array(X, chunks=(100, -1)), client=client)
+        assert home.groups == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+        assert answer(home, "features") == answer(local_home(X, None, even(900, 9)), "features")
 
 
 def test_taking_rows(client):

@@ -230,7 +230,7 @@ def scheduler_needed(client: Any) -> Iterator[None]:
 
     try:
         yield
-    except (CommClosedError, ClosedClientError, CancelledError, TimeoutError) as error:
+    except (CommClosedError, ClosedClientError, CancelledError) as error:
         raise _lost(error) from error
     except OSError as error:
         if client.status == "running":  # a worker could not read its rows, say
