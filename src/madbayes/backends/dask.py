@@ -225,15 +225,13 @@ def some_rows(blocks: tuple[Block, ...], wanted: Sealed) -> Block:
 @contextmanager
 def scheduler_needed(client: Any) -> Iterator[None]:
     """If the connection to the scheduler is lost, one error says so and what to do."""
-    from distributed.client import ClosedClientError
     from distributed.comm import CommClosedError
 
     try:
         yield
-    except (CommClosedError, ClosedClientError, CancelledError) as error:
-        raise _lost(error) from error
-    except OSError as error:
-        if client.status == "running":  # a worker could not read its rows, say
+    except Exception as error:
+        # What a step or a reader of rows has raised on a worker is none of this.
+        if client.status == "running" and not isinstance(error, CommClosedError | CancelledError):
             raise
         raise _lost(error) from error
 
