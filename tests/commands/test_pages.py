@@ -33,6 +33,7 @@ def test_console_blocks_are_true(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_customers(0).to_csv("customers.csv", index=False)
     make_customers(1).dropna().head(50).to_csv("new.csv", index=False)
+    make_customers(2).to_csv("tomorrow.csv", index=False)
     commands = list(commands_of(page))
     assert commands
     for command, lines in commands:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from madbayes import BPMeans, DPMeans, penalty_path, stability
 from madbayes.commands.console import log
 from madbayes.commands.errors import Interrupts
-from madbayes.commands.options import Settings, penalty_of
+from madbayes.commands.options import SAME, Settings, penalty_of
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
@@ -25,13 +25,28 @@ REFIT_ROWS = 2000
 QUICK = {"max_components": 8, "max_rows": 200, "n_null": 0}
 
 
-def find(X: NDArray, settings: Settings, stopped: Interrupts) -> tuple[GroupEstimator, PenaltyPath | None]:
-    """The model, and the path if it was needed to find it."""
+def find(
+    X: NDArray, settings: Settings, stopped: Interrupts, start: GroupEstimator | None = None
+) -> tuple[GroupEstimator, PenaltyPath | None]:
+    """The model, and the path if it was needed to find it; with the ids of an earlier one where it is continued."""
+    if start is not None and settings.groups is None and settings.penalty == SAME:
+        settings = replace(settings, penalty=str(start.penalty_ * len(X) / start._total))
+    model, found = find_groups(X, settings, stopped, start)
+    if start is not None:
+        # Once more, for a start of too many groups was none; the file of a result has no other result in it.
+        model.set_params(init=None)._name_groups(start)
+    return model, found
+
+
+def find_groups(
+    X: NDArray, settings: Settings, stopped: Interrupts, start: GroupEstimator | None
+) -> tuple[GroupEstimator, PenaltyPath | None]:
+    """The same before it has ids."""
     try:
         if settings.groups is not None:
             found = find_path(X, settings)
-            return fit_near_groups(X, settings, found), found
-        model = estimator(settings, penalty_of(settings.penalty)).fit(X)
+            return fit_near_groups(X, settings, found, start), found
+        model = estimator(settings, penalty_of(settings.penalty), start=start).fit(X)
         return model, getattr(model, "path_", None)
     except KeyboardInterrupt:
         if not stopped.happened:
@@ -41,38 +56,49 @@ def find(X: NDArray, settings: Settings, stopped: Interrupts) -> tuple[GroupEsti
     found = penalty_path(X, settings.kind, random_state=settings.seed, n_jobs=settings.jobs, **QUICK)
     settings = replace(settings, groups=min(settings.groups, 8) if settings.groups else None)
     if settings.groups is not None:
-        model = near_groups(settings, found, int(settings.groups))
+        model = near_groups(settings, found, int(settings.groups), start)
     else:
         chosen = penalty_of(settings.penalty)
-        model = estimator(settings, found.suggest() if chosen == "auto" else chosen)
+        model = estimator(settings, found.suggest() if chosen == "auto" else chosen, start=start)
     return model.set_params(time_limit=1.0, n_init=2).fit(X), found
 
 
-def estimator(settings: Settings, penalty: float | str, most: int | None = None) -> GroupEstimator:
-    """The model to fit."""
-    common: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.jobs}
+def estimator(
+    settings: Settings, penalty: float | str, most: int | None = None, start: GroupEstimator | None = None
+) -> GroupEstimator:
+    """The model to fit; a start of more groups than there may be is none."""
+    too_many = start is not None and most is not None and len(start.group_ids_) > most
+    common: dict[str, Any] = {
+        "random_state": settings.seed,
+        "n_jobs": settings.jobs,
+        "init": None if too_many else start,
+    }
     if settings.kind == "clusters":
         return DPMeans(penalty, max_clusters=most, **common)
     return BPMeans(penalty, max_components=most, **common)
 
 
-def fit_near_groups(X: NDArray, settings: Settings, found: PenaltyPath) -> GroupEstimator:
+def fit_near_groups(
+    X: NDArray, settings: Settings, found: PenaltyPath, start: GroupEstimator | None = None
+) -> GroupEstimator:
     """A model of so many groups, or nearly."""
     wanted = int(settings.groups or 1)
-    model = near_groups(settings, found, wanted).fit(X)
+    model = near_groups(settings, found, wanted, start).fit(X)
     if len(model.group_names_) < wanted < max(found.intervals):
         # Fewer are best where the path, which looks less far, has so many: a lower penalty gives them.
-        model = near_groups(settings, found, wanted + 1).fit(X)
+        model = near_groups(settings, found, wanted + 1, start).fit(X)
     return model
 
 
-def near_groups(settings: Settings, found: PenaltyPath, least: int) -> GroupEstimator:
+def near_groups(
+    settings: Settings, found: PenaltyPath, least: int, start: GroupEstimator | None = None
+) -> GroupEstimator:
     """A model of at most the groups wanted, at a penalty where so many are best, or else the next higher number."""
     wanted, most = int(settings.groups or 1), max(found.intervals)
     if least > most:
         log.warning("%d groups are more than the rows tell apart: %d at most", wanted, most)
     K = min((K for K in found.intervals if least <= K), default=most)
-    return estimator(settings, found.suggest(K), wanted)
+    return estimator(settings, found.suggest(K), wanted, start)
 
 
 def find_path(X: NDArray, settings: Settings) -> PenaltyPath:

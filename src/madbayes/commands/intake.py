@@ -10,8 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from madbayes.commands.console import Talk, data, log
+from madbayes.commands.errors import UsageError
 from madbayes.commands.options import Settings, names_of
-from madbayes.commands.results import ids_of
+from madbayes.commands.results import Fitted, ids_of, open_model
+from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.problem import DOMINANT
 from madbayes.tables import Decision, Recipe, Table, read_table
 from madbayes.words import counted, listed
@@ -27,6 +29,7 @@ class Intake:
     recipe: Recipe
     X: NDArray[np.float64]
     kept: NDArray[np.bool_]
+    start: GroupEstimator | None = None  # the model that is to be continued
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -40,8 +43,10 @@ class Intake:
 
 
 def take_in(settings: Settings, talk: Talk) -> Intake:
-    """Read a table and look at its columns."""
+    """Read a table and look at its columns, or treat them as an earlier result did."""
     source = Path(str(settings.data))
+    if settings.init is not None:
+        return take_on(open_start(settings), source, talk)
     with talk.step(f"Reading {source.name}", "read"):
         table = read_table(source)
     rows, columns = table.frame.shape
@@ -59,6 +64,14 @@ def take_in(settings: Settings, talk: Talk) -> Intake:
         log.info("  %d principal components of %d columns of numbers", len(recipe.axes_), len(recipe.encoded_names_))
     warn_of_scales(recipe, table)
     return Intake(table, recipe, X, recipe.kept_)
+
+
+def open_start(settings: Settings) -> Fitted:
+    """The earlier result that is to be continued."""
+    fitted = open_model(Path(str(settings.init)))
+    if fitted.kind != settings.kind:
+        raise UsageError(f"--init {settings.init} has {fitted.kind}: add --kind {fitted.kind}, or name another result")
+    return fitted
 
 
 def warn_of_scales(recipe: Recipe, table: Table) -> None:
@@ -90,14 +103,27 @@ def recipe_for(settings: Settings, table: Table) -> Recipe:
 
 def take_again(fitted_recipe: Recipe, source: Path, talk: Talk) -> Intake:
     """Read a table for a model that exists; columns are found by their names."""
+    table = read_again(fitted_recipe, source, talk)
+    X, kept = fitted_recipe.rows(table.frame)
+    return Intake(table, fitted_recipe, X, kept)
+
+
+def take_on(fitted: Fitted, source: Path, talk: Talk) -> Intake:
+    """The same for a fit that continues the model."""
+    table = read_again(fitted.recipe, source, talk)
+    recipe, (X, kept) = fitted.recipe.carry_on(table.frame)
+    return Intake(table, recipe, X, kept, fitted.model)
+
+
+def read_again(fitted_recipe: Recipe, source: Path, talk: Talk) -> Table:
+    """A table whose columns are of the kinds that a recipe knows."""
     texts = [column.name for column in fitted_recipe.columns_ if column.role == "category"]
     with talk.step(f"Reading {source.name}", "read"):
         table = read_table(source, text_columns=texts)
-        X, kept = fitted_recipe.rows(table.frame)
     rows, columns = table.frame.shape
     sizes = f"{counted(rows, 'row')}, {counted(columns, 'column')}"
     log.info("%s: %s", source.name, sizes, extra=data(rows=rows, columns=columns))
-    return Intake(table, fitted_recipe, X, kept)
+    return table
 
 
 def tell(decisions: Sequence[Decision]) -> None:

@@ -91,7 +91,8 @@ def assignments(fitted: Fitted, X: NDArray, ids: pd.DataFrame) -> pd.DataFrame:
     scores = np.asarray(model.score_samples(X))
     if fitted.kind == "clusters":
         labels = model.predict(X)
-        groups = {"label": labels, "group": np.asarray(model.group_names_, dtype=object)[labels]}
+        names = np.asarray(model.group_names_, dtype=object)
+        groups = {"label": labels, "group": names[labels], "group_id": model.group_ids_[labels]}
     else:
         Z = np.asarray(model.transform(X)).astype(np.uint8)
         groups = dict(zip(group_columns(model.group_names_), Z.T, strict=True))
@@ -144,6 +145,7 @@ def components(fitted: Fitted, table: pd.DataFrame) -> pd.DataFrame:
     facts = pd.DataFrame(
         {
             "group": np.arange(fitted.K),
+            "group_id": fitted.model.group_ids_,
             "name": fitted.model.group_names_,
             "size": sizes,
             "share": sizes / max(1, len(table)),
@@ -167,6 +169,8 @@ def write_assignments(table: pd.DataFrame, path: Path, fitted: Fitted, ids: pd.D
     about = {
         "kind": fitted.kind,
         "groups": list(fitted.model.group_names_),
+        "group_ids": fitted.model.group_ids_.tolist(),
+        "origins": list(fitted.model._group_origins),
         "ids": table.columns[1 : ids.shape[1]].tolist(),
     }
     write_table(table, path, about)

@@ -6,7 +6,7 @@ order: the same seed gives the same bits for any ``n_jobs``.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from threading import Lock
 from typing import Any, Self
@@ -25,8 +25,8 @@ def row_blocks(n_rows: int, n_columns: int) -> list[slice]:
 
 
 @cache
-def _libraries() -> ThreadpoolController:
-    """The BLAS of numpy and scipy, which are loaded by now: looking for them takes 2 ms, more than many a task."""
+def _controller() -> ThreadpoolController:
+    """The libraries with threads of their own; to look for them takes as long as a small batch of rows."""
     return ThreadpoolController()
 
 
@@ -40,13 +40,13 @@ class _SingleThreadedBLAS:
     def __enter__(self) -> None:
         with self.lock:
             if self.inside == 0:
-                self.limits = _libraries().limit(limits=1, user_api="blas")
+                self.limits = _controller().limit(limits=1, user_api="blas")
             self.inside += 1
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
             self.inside -= 1
-            if self.inside == 0:
+            if self.inside == 0 and self.limits is not None:
                 self.limits.restore_original_limits()
 
 
@@ -111,5 +111,5 @@ class Workers:
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for future in waiting:  # whoever asked has gone, or one has failed
-                future.cancel()
+            # Whoever asked has gone, or one has failed: those that have not begun never will, the others end first.
+            wait([future for future in waiting if not future.cancel()])

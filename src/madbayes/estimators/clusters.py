@@ -18,6 +18,7 @@ from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
 from madbayes.estimators.at_home import ClustersAtHome
 from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.online import OnlineClusters
 from madbayes.estimators.problem import Problem, State, as_float64, means_of
 from madbayes.model import CRP, DirichletMultinomial, Gaussian, Likelihood, Objective, Prior
 from madbayes.model.priors import one_hot
@@ -167,7 +168,7 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         return self._by_blocks(table, one)
 
 
-class DPMeans(ClustersAtHome, ClusterEstimator):
+class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
     """Clusters, their number chosen by the price of one more.
 
     Minimises the squared distance of the rows to the mean of their cluster, plus ``penalty`` for each cluster after
@@ -190,7 +191,9 @@ class DPMeans(ClustersAtHome, ClusterEstimator):
         objective falls, in several lineages until the best value was reached four times independently, or
         enough work is done. A :class:`madbayes.engine.search.Search` says how much, and which moves.
     init : array of shape (K, n_columns) or fitted model, optional
-        Means to start from, in place of the mean of all rows.
+        Means to start from, in place of the mean of all rows. With a fitted model of madbayes, groups that survive
+        keep their ids and names: a group of n rows continues the one whose mean was at a squared distance below
+        4 ``penalty_`` / n, by one-to-one assignment; at no price, those that are nearest to each other.
     n_init : int, default="auto"
         Number of lineages at most, or of runs of the paper's algorithm, of which the first takes the rows in order
         and the others permute them. ``"auto"`` is 6 to 40 lineages or 10 runs, or 1 with ``init``. With
@@ -215,6 +218,9 @@ class DPMeans(ClustersAtHome, ClusterEstimator):
     verbose : int, default=0
         Print a line for each run, and for each number of groups that ``penalty="auto"`` looks at. With scikit-learn
         1.9 or newer, ``set_callbacks(sklearn.callback.ProgressBar())`` shows progress too.
+    decay : float, default=1.0
+        What is left of the weight of the rows before with each call of :meth:`partial_fit`, above 0 and at most 1. With
+        1 none is forgotten.
 
     Attributes
     ----------
@@ -242,8 +248,12 @@ class DPMeans(ClustersAtHome, ClusterEstimator):
     search_info_ : dict
         What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
         kept; and ``stopped`` ("by a callback", "by an interrupt") where it was.
+    group_ids_ : array of int of shape (n_clusters_,)
+        0, 1, ... in the order of the clusters. With a fitted model as ``init`` those of the clusters that they
+        continue; new ones get ids that no cluster before them had, in this model or in those it comes from.
+        ``group_ids_[labels_]`` are the ids of the rows.
     group_names_ : list of str
-        "group 0", "group 1", ... until :meth:`rename` gives them others.
+        "group 0", "group 1", ... by their ids, until :meth:`rename` gives them others.
     unusual_error_ : float
         A row with a larger error than this is unusual: only one in a hundred of the training rows has one.
     path_ : PenaltyPath
@@ -257,6 +267,13 @@ class DPMeans(ClustersAtHome, ClusterEstimator):
     >>> model = DPMeans(penalty=20.0).fit(X)
     >>> model.n_clusters_, model.labels_, model.objective_
     (2, array([1, 1, 0, 0, 0], dtype=int32), 22.5)
+
+    A day later, the smaller cluster has become the larger one, and there is a third:
+
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [10.0, 0.0], [10.0, 1.0], [0.0, 30.0]])
+    >>> later = DPMeans(penalty=20.0, init=model).fit(X)
+    >>> later.labels_, later.group_ids_
+    (array([0, 0, 0, 1, 1, 2], dtype=int32), array([1, 0, 2]))
     """
 
     def __init__(
@@ -277,6 +294,7 @@ class DPMeans(ClustersAtHome, ClusterEstimator):
         spill_dir: str | os.PathLike[str] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         verbose: int = 0,
+        decay: float = 1.0,
     ) -> None:
         self.penalty = penalty
         self.max_clusters = max_clusters
@@ -293,9 +311,11 @@ class DPMeans(ClustersAtHome, ClusterEstimator):
         self.spill_dir = spill_dir
         self.checkpoint = checkpoint
         self.verbose = verbose
+        self.decay = decay
 
     def _check_parameters(self) -> validation.PenaltyChoice:
         validation.check_flag("collapsed", self.collapsed)
+        validation.check_decay(self.decay)
         return super()._check_parameters()
 
     def _likelihood(self, problem: Problem) -> Gaussian:

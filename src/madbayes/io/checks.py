@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from madbayes.engine.online import Pieces
+from madbayes.engine.online_features import FeatureSums
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.search import Solution
 from madbayes.model import MeansCovariances, Objective
@@ -15,14 +17,18 @@ CLUSTERS = {"cluster_centers_": ("f", "KD"), "labels_": ("i", "N"), "covariances
 FEATURES = {"components_": ("f", "KD"), "allocations_": ("u", "NK")}
 BOTH = {
     "_sizes": ("f", "K"),
+    "group_ids_": ("i", "K"),
     "_column_means": ("f", "D"),
     "_column_scales": ("f", "D"),
     "feature_names_in_": ("O", "D"),
 }
+# What partial_fit goes on from; K counts pieces of clusters here, or features of which some may be hidden.
+PIECES = {"weights": ("f", "K"), "means": ("f", "KD"), "scatters": ("f", "K"), "groups": ("i", "K")}
+SUMS = {"pairs": ("f", "KK"), "A": ("f", "KD"), "shown": ("b", "K")}
 NUMBERS = ("_total", "unusual_error_", "objective_", "sse_", "penalty_", "penalty_share_")
 NEEDED = {
     *("n_features_in_", "_objective", "_sizes", "_column_means", "_column_scales"),
-    *("optimality_gap_", "n_iter_", "converged_"),
+    *("optimality_gap_", "n_iter_", "converged_", "group_ids_", "_group_origins", "_next_group_id"),
     *NUMBERS,
 }
 
@@ -54,14 +60,18 @@ def check_fitted(model: Any) -> None:
     if not isinstance(model._objective, Objective):
         raise ValueError("the model has no objective")
     _check_values(model, lengths["K"])
+    if hasattr(model, "_seen"):
+        _check_seen(model._seen, lengths["K"], lengths["D"])
     if hasattr(model, "path_"):
         _check_path(model.path_, model.n_features_in_)
 
 
 def _complete(model: Any, count: str) -> None:
-    """What the first files did not have yet: names of groups, and the error from which on rows are unusual."""
-    if not hasattr(model, "group_names_") and type(K := getattr(model, count, None)) is int:
-        model.group_names_ = [f"group {k}" for k in range(min(K, len(model._sizes)))]
+    """What the first files did not have yet: names and ids of groups, and the error from which on rows are unusual."""
+    if not hasattr(model, "group_ids_") and getattr(model, count, None) == len(model._sizes):
+        names = getattr(model, "group_names_", None)
+        model._name_groups(None)
+        model.group_names_ = model.group_names_ if names is None else names
     if not hasattr(model, "unusual_error_"):
         model.unusual_error_ = np.inf
 
@@ -79,10 +89,30 @@ def _check_values(model: Any, K: int) -> None:
         raise ValueError(f"group_names_ are no names of {K} groups")
     if len(set(names)) < K:
         raise ValueError("two groups have one name")
+    origins, end = model._group_origins, model._next_group_id
+    if type(origins) is not list or len(origins) != K or not all(type(origin) is str for origin in origins):
+        raise ValueError(f"_group_origins are not those of {K} groups")
+    if type(end) is not int or len({i for i in model.group_ids_.tolist() if 0 <= i < end}) < K:
+        raise ValueError("an id is given to two groups, or was never given")
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _check_seen(seen: Any, K: int, D: int) -> None:
+    """Statistics of the rows seen that fit together, and the model."""
+    if not isinstance(seen, Pieces | FeatureSums):
+        raise ValueError("the model has no statistics of the rows seen")
+    kinds, rows = (PIECES, seen.weights) if isinstance(seen, Pieces) else (SUMS, seen.shown)
+    for name, (kind, letters) in kinds.items():
+        _check_array(name, getattr(seen, name), kind, letters, {"K": len(rows), "D": D})
+    if isinstance(seen, Pieces):
+        fits = np.array_equal(np.unique(seen.groups), np.arange(K)) and bool((seen.weights > 0).all())
+    else:
+        fits = int(seen.shown.sum()) == K and _is_number(seen.error) and bool(np.isfinite(seen.pairs).all())
+    if not fits:
+        raise ValueError("the statistics of the rows seen do not fit the groups")
 
 
 def _check_path(path: Any, D: int) -> None:

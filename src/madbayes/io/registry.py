@@ -37,6 +37,8 @@ RECORDS = (
     "madbayes.paper.Result",
     "madbayes.engine.search.Search",
     "madbayes.engine.search.Solution",
+    "madbayes.engine.online.Pieces",
+    "madbayes.engine.online_features.FeatureSums",
     "madbayes.engine.path.PenaltyPath",
     "madbayes.estimators.checkpoints.Checkpoint",
     "madbayes.model.BetaBernoulli",

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import asdict
 from typing import Any, NamedTuple, Self
 
@@ -182,6 +183,34 @@ class Recipe(TransformerMixin, BaseEstimator):
         Rows
             ``X``, and ``kept``: False for rows that were left out because a value is missing.
         """
+        encoded, kept = self._encode_again(X)
+        return Rows(self._project(self._scaled(encoded)), kept)
+
+    def carry_on(self, X: Any) -> tuple[Self, Rows]:
+        """For a fit that continues an earlier one: numbers as before, and a recipe that knows this table.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of numbers
+
+        Returns
+        -------
+        Recipe
+            It treats rows as this one does, to the last bit. Counts, means and deviations are those of ``X``.
+        Rows
+            As :meth:`rows` gives them.
+        """
+        encoded, kept = self._encode_again(X)
+        recipe = copy(self)
+        recipe.kept_, recipe.n_rows_, recipe.n_dropped_ = kept, len(encoded), int((~kept).sum())
+        check_length(len(encoded), recipe.n_dropped_)
+        filled, factors = self._scaling.filled(encoded), self._scaling.factors
+        means, deviations = (moment(filled * factors, axis=0) / factors for moment in (np.mean, np.std))
+        recipe._scaling = self._scaling._replace(means=means, deviations=deviations)
+        return recipe, Rows(self._project(self._scaled(encoded)), kept)
+
+    def _encode_again(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Encoded columns of a table for a model that exists, and which of its rows they are."""
         check_is_fitted(self)
         frame = as_frame(X)
         check_names([column.name for column in self.columns_], list(frame.columns), "the model needs more columns")
@@ -191,7 +220,7 @@ class Recipe(TransformerMixin, BaseEstimator):
                 f"column {name!r} has {count} values that the model has never seen: they count as none of those it "
                 "knows",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         kept = np.ones(len(encoded), dtype=bool)
         if np.isnan(encoded).any():
@@ -202,9 +231,9 @@ class Recipe(TransformerMixin, BaseEstimator):
                 warnings.warn(
                     f"{(~kept).sum()} of {len(kept)} rows have missing values and are left out",
                     UserWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
-        return Rows(self._project(self._scaled(encoded)), kept)
+        return encoded, kept
 
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
         """Numbers in original units, one column for each of ``encoded_names_``.
