@@ -23,13 +23,8 @@ from madbayes.engine.homes import LocalHome, Moments
 
 
 @pytest.fixture(scope="module")
-def client():
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+def client(cluster):
+    with Client(cluster, set_as_default=False) as client:
         yield client
 
 
@@ -307,22 +302,6 @@ def test_a_worker_that_is_killed_changes_nothing(client, seconds, kind):
     assert found == answer(local_home(X, None, lengths), kind)
     client.wait_for_workers(2, timeout=60)
     assert processes[holder] not in client.run(os.getpid).values()
-
-
-@pytest.fixture
-def lonely_scheduler(tmp_path):
-    """A scheduler and a worker in processes of their own; the scheduler can be killed."""
-    place = str(tmp_path / "scheduler.json")
-    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    python, local = [sys.executable, "-m"], ["--scheduler-file", place, "--no-dashboard"]
-    address = ["--host", "127.0.0.1", "--port", "0"]
-    with (
-        subprocess.Popen([*python, "distributed.cli.dask_scheduler", *local, *address], **options) as scheduler,
-        subprocess.Popen([*python, "distributed.cli.dask_worker", *local, "--no-nanny"], **options) as worker,
-    ):
-        yield scheduler, place
-        for process in (worker, scheduler):
-            process.kill()
 
 
 def test_a_lost_scheduler_is_named(lonely_scheduler, seconds):

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from threading import Timer
 
 import dask.array as da
@@ -11,7 +9,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 
 import madbayes
@@ -25,13 +23,8 @@ QUICK = Search(max_moves=20)
 
 
 @pytest.fixture(scope="module")
-def client():
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+def client(cluster):
+    with Client(cluster) as client:
         yield client
 
 
@@ -165,22 +158,6 @@ def test_a_killed_worker_changes_nothing(table, client):
         assert_array_equal(model.labels_.compute(), wanted)
         client.wait_for_workers(2, timeout=60)
         assert victim not in client.run(os.getpid).values()
-
-
-@pytest.fixture
-def lonely_scheduler(tmp_path):
-    """A scheduler and a worker in processes of their own; the scheduler can be killed."""
-    place = str(tmp_path / "scheduler.json")
-    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    python, local = [sys.executable, "-m"], ["--scheduler-file", place, "--no-dashboard"]
-    address = ["--host", "127.0.0.1", "--port", "0"]
-    with (
-        subprocess.Popen([*python, "distributed.cli.dask_scheduler", *local, *address], **options) as scheduler,
-        subprocess.Popen([*python, "distributed.cli.dask_worker", *local, "--no-nanny"], **options) as worker,
-    ):
-        yield scheduler, place
-        for process in (worker, scheduler):
-            process.kill()
 
 
 def test_a_lost_scheduler_leaves_a_checkpoint(table, client, tmp_path, monkeypatch, lonely_scheduler):
