@@ -5,7 +5,7 @@ import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow", "fsspec")
 
 
 def versions() -> dict[str, str]:
