@@ -71,9 +71,17 @@ class Found(NamedTuple):
 
 
 def look_at(
-    summaries: Mapping[str, Summary], asked: Sequence[str], id_columns: Sequence[str], max_categories: int
+    summaries: Mapping[str, Summary],
+    asked: Sequence[str],
+    id_columns: Sequence[str],
+    max_categories: int,
+    *,
+    lenient: bool = False,
 ) -> Found:
-    """Decide about every column; those that were asked for are not taken for identifiers."""
+    """Decide about every column; those that were asked for are not taken for identifiers.
+
+    Text most of which is numbers is a problem, or numbers for those who are lenient and look at every value later.
+    """
     found = Found([], [], [])
     for name, one in summaries.items():
         if name in id_columns:
@@ -81,7 +89,7 @@ def look_at(
         elif asked and name not in asked:
             found.decisions.append(unused(name, one))
         else:
-            look_at_one(name, one, bool(asked), max_categories, found)
+            look_at_one(name, one, bool(asked), max_categories, found, lenient=lenient)
     return found
 
 
@@ -94,7 +102,9 @@ def unused(name: str, one: Summary) -> Decision:
     return Decision(name, "left out", "left out, not asked for")
 
 
-def look_at_one(name: str, one: Summary, asked: bool, max_categories: int, found: Found) -> None:
+def look_at_one(
+    name: str, one: Summary, asked: bool, max_categories: int, found: Found, *, lenient: bool = False
+) -> None:
     """Decide about a column."""
     role = one.role
     if role == "empty":
@@ -106,7 +116,7 @@ def look_at_one(name: str, one: Summary, asked: bool, max_categories: int, found
             found.problems.append((name, "holds dates: give a number instead, such as days since the first of them"))
         found.decisions.append(Decision(name, "date", "dates, left out"))
     elif role == "text":
-        look_at_text(name, one, asked, max_categories, found)
+        look_at_text(name, one, asked, max_categories, found, lenient=lenient)
     elif one.is_constant:
         found.decisions.append(Decision(name, "constant", "the same in all rows, left out"))
     elif role == "number" and not asked and is_counter(name, one):
@@ -116,7 +126,7 @@ def look_at_one(name: str, one: Summary, asked: bool, max_categories: int, found
         found.decisions.append(Decision(name, role, ""))
 
 
-def look_at_text(name: str, one: Summary, asked: bool, max_categories: int, found: Found) -> None:
+def look_at_text(name: str, one: Summary, asked: bool, max_categories: int, found: Found, *, lenient: bool) -> None:
     """Encode it, leave it out, or say what is wrong with it."""
     n_values, n_rows, some = one.n_values, one.n_rows - one.n_missing, one.values[:LOOKED_AT]
     if n_values == 1:
@@ -125,7 +135,10 @@ def look_at_text(name: str, one: Summary, asked: bool, max_categories: int, foun
         categories = tuple(sorted({text_of(value) for value in one.values}))
         found.columns.append(Column(name, "category", categories))
         found.decisions.append(Decision(name, "category", ""))
-    elif (share := sum(map(is_number, some)) / len(some)) >= 0.5:
+    elif (share := sum(map(is_number, some)) / len(some)) >= 0.5 and lenient:
+        found.columns.append(Column(name, "number"))
+        found.decisions.append(Decision(name, "number", ""))
+    elif share >= 0.5:
         odd = [str(value) for value in some if not is_number(value)][:3]
         words = f"is text, though {share:.0%} of its values are numbers; correct or empty {', '.join(map(repr, odd))}"
         found.problems.append((name, words))

@@ -16,6 +16,8 @@ from madbayes.tables.axes import principal_axes, project
 from madbayes.tables.checks import SHOWN, TableError, as_frame, check_length, check_names, quoted, refuse
 from madbayes.tables.columns import MAX_CATEGORIES, Column, Decision, look_at
 from madbayes.tables.scaling import Scaling, extent_of, learn_scaling
+from madbayes.tables.screening import Passed, Screen, unknown_words
+from madbayes.tables.streaming import TableStream
 from madbayes.tables.summaries import summarise
 from madbayes.words import listed
 
@@ -27,6 +29,14 @@ class Rows(NamedTuple):
 
     X: NDArray[np.float64]
     kept: NDArray[np.bool_]
+
+
+class Encoded(NamedTuple):
+    """The same before numbers are scaled, NaN where a value is missing, and values of no known category by column."""
+
+    X: NDArray[np.float64]
+    kept: NDArray[np.bool_]
+    unknown: dict[str, int]
 
 
 class Recipe(TransformerMixin, BaseEstimator):
@@ -114,15 +124,23 @@ class Recipe(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame, or array of numbers
+        X : DataFrame, array of numbers, or TableStream
+            A stream is gone through a few times and is never in memory as a whole; what is learned is the same, up to
+            rounding.
         y : ignored
 
         Returns
         -------
         self
         """
-        self.fit_transform(X)
-        return self
+        if not isinstance(X, TableStream):
+            self.fit_transform(X)
+            return self
+        self.look(X.frames, lenient=True, capacity=X.capacity, folder=X.spill_dir)
+        screen = Screen(self, X)
+        n_dropped = sum(int((~screen.passed(block).kept).sum()) for block in X.blocks())
+        screen.finish()
+        return self.learn(Passed(screen), n_dropped=n_dropped)
 
     def fit_transform(self, X: Any, y: None = None) -> NDArray[np.float64]:
         """Look at a table and give its numbers.
@@ -138,12 +156,17 @@ class Recipe(TransformerMixin, BaseEstimator):
         """
         frame = as_frame(X)
         self.look([frame])
-        encoded, self.kept_ = self.encode(frame)
+        encoded, self.kept_, _ = self.encode(frame)
         self.learn([encoded], n_dropped=int((~self.kept_).sum()))
         return self.finish(encoded)
 
     def look(
-        self, frames: Iterable[pd.DataFrame], *, capacity: int | None = None, folder: Path | str | None = None
+        self,
+        frames: Iterable[pd.DataFrame],
+        *,
+        lenient: bool = False,
+        capacity: int | None = None,
+        folder: Path | str | None = None,
     ) -> Self:
         """Decide about the columns: the first half of a fit to a table in blocks, which :meth:`learn` completes.
 
@@ -151,6 +174,8 @@ class Recipe(TransformerMixin, BaseEstimator):
         ----------
         frames : iterable of DataFrame
             All rows of the table; gone through once, or twice if a column is text in some of them only.
+        lenient : bool, default=False
+            Text most of which is numbers is numbers, and :meth:`encode` will say what is not; an error otherwise.
         capacity : int, optional
             Values that may stay in memory while different ones are counted.
         folder : path, optional
@@ -161,11 +186,11 @@ class Recipe(TransformerMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        self._decide(frames, capacity, folder)
+        self._decide(frames, lenient, capacity, folder)
         return self
 
-    def encode(self, frame: pd.DataFrame, *, is_new: bool = False) -> Rows:
-        """Numbers of rows before they are scaled, NaN where a value is missing, and which rows they are.
+    def encode(self, frame: pd.DataFrame, *, is_new: bool = False) -> Encoded:
+        """Numbers of rows before they are scaled.
 
         Parameters
         ----------
@@ -175,23 +200,10 @@ class Recipe(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        Rows
+        Encoded
         """
         encoded, unknown = self._encode(frame)
-        for name, count in unknown.items():
-            warnings.warn(
-                f"column {name!r} has {count} values that the model has never seen: they count as none of those it "
-                "knows",
-                UserWarning,
-                stacklevel=3,
-            )
-        if not np.isnan(encoded).any():
-            return Rows(encoded, np.ones(len(encoded), dtype=bool))
-        complete = np.asarray(np.isfinite(encoded).all(axis=1))
-        self._refuse_missing(encoded, complete, is_new=is_new)
-        if self.missing != "drop":
-            return Rows(encoded, np.ones(len(encoded), dtype=bool))
-        return Rows(np.asfortranarray(encoded[complete]), complete)
+        return Encoded(*self._without_gaps(encoded, is_new=is_new), unknown)
 
     def learn(self, blocks: Iterable[NDArray[np.float64]], *, n_dropped: int = 0) -> Self:
         """Learn scales and principal components: the second half of a fit to a table in blocks.
@@ -261,7 +273,10 @@ class Recipe(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         frame = as_frame(X)
         check_names([column.name for column in self.columns_], list(frame.columns), "the model needs more columns")
-        encoded, kept = self.encode(frame, is_new=True)
+        encoded, unknown = self._encode(frame)
+        for name, count in unknown.items():
+            warnings.warn(unknown_words(name, count), UserWarning, stacklevel=3)
+        encoded, kept = self._without_gaps(encoded, is_new=True)
         if not kept.all():
             warnings.warn(
                 f"{(~kept).sum()} of {len(kept)} rows have missing values and are left out", UserWarning, stacklevel=3
@@ -308,7 +323,9 @@ class Recipe(TransformerMixin, BaseEstimator):
         if self.pca is not None and self.pca < 1:
             raise TableError(f"pca={self.pca} is not accepted: give a number of components from 1 on")
 
-    def _decide(self, frames: Iterable[pd.DataFrame], capacity: int | None, folder: Path | str | None) -> None:
+    def _decide(
+        self, frames: Iterable[pd.DataFrame], lenient: bool, capacity: int | None, folder: Path | str | None
+    ) -> None:
         """What to do with each column."""
         names = list(next(iter(frames)).columns)
         check_names(self.columns or [], names, "--columns")
@@ -327,7 +344,7 @@ class Recipe(TransformerMixin, BaseEstimator):
         else:
             summaries = summarise(frames, seen, self.max_categories, capacity=capacity, folder=folder)
             check_length(next(iter(summaries.values())).n_rows if summaries else 0)
-            found = look_at(summaries, asked, ids, self.max_categories)
+            found = look_at(summaries, asked, ids, self.max_categories, lenient=lenient)
             if found.problems:
                 names_missing = [column.name for column in found.columns if summaries[column.name].n_missing]
                 refuse(found.problems, names_missing if self.missing == "error" else [])
@@ -359,6 +376,19 @@ class Recipe(TransformerMixin, BaseEstimator):
             if strange:
                 unknown[column.name] = strange
         return encoded, unknown
+
+    def _without_gaps(self, encoded: NDArray[np.float64], *, is_new: bool) -> Rows:
+        """Encoded rows without those that are left out because a value is missing."""
+        everything = np.ones(len(encoded), dtype=bool)
+        if not np.isnan(encoded).any():
+            return Rows(encoded, everything)
+        complete = np.asarray(np.isfinite(encoded).all(axis=1))
+        self._refuse_missing(encoded, complete, is_new=is_new)
+        return (
+            Rows(encoded, everything)
+            if self.missing != "drop"
+            else Rows(np.asfortranarray(encoded[complete]), complete)
+        )
 
     def _refuse_missing(self, encoded: NDArray, complete: NDArray[np.bool_], *, is_new: bool = False) -> None:
         if self.missing != "error" or complete.all():
