@@ -154,15 +154,27 @@ def share_of(text: str | None) -> float | None:
 
 def read_assigned(place: Path) -> Assigned:
     """The groups of a result."""
-    path = place / results.ASSIGNMENTS if place.is_dir() else place
+    path = place
+    if place.is_dir():
+        in_files = place / results.ASSIGNMENTS_FOLDER
+        path = in_files if in_files.is_dir() else place / results.ASSIGNMENTS
     if not path.exists():
         raise UsageError(f"there is no {str(path)!r}: name a folder that madbayes fit has written")
     try:
         table = pq.read_table(path)
         about = json.loads(table.schema.metadata[results.KEY])
-        return checked(Assigned(about["kind"], about["groups"], about["ids"], table.to_pandas()))
+        return checked(with_groups(Assigned(about["kind"], about["groups"], about["ids"], table.to_pandas())))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(f"{str(path)!r} has no assignments that madbayes has written, or is broken") from error
+
+
+def with_groups(found: Assigned) -> Assigned:
+    """The same without rows that have no groups, because they were put aside or left out."""
+    is_there = found.table[found.columns].notna().all(axis=1)
+    if is_there.all():
+        return found
+    table = found.table[is_there].reset_index(drop=True)
+    return replace(found, table=table.astype(dict.fromkeys(found.columns, np.int64)))
 
 
 def checked(found: Assigned) -> Assigned:

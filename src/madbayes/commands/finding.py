@@ -10,11 +10,13 @@ from madbayes import BPMeans, DPMeans, penalty_path, stability
 from madbayes.commands.console import log
 from madbayes.commands.errors import Interrupts
 from madbayes.commands.options import Settings, penalty_of
+from madbayes.commands.sampling import Sample, drawn_rows
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
 from madbayes.evidence import path_words
 from madbayes.files import plain
+from madbayes.sources import FileRows
 from madbayes.words import number
 
 # Numbers of groups that a printed path shows, unless the best one is higher.
@@ -25,44 +27,54 @@ REFIT_ROWS = 2000
 QUICK = {"max_components": 8, "max_rows": 200, "n_null": 0}
 
 
-def find(X: NDArray, settings: Settings, stopped: Interrupts) -> tuple[GroupEstimator, PenaltyPath | None]:
-    """The model, and the path if it was needed to find it."""
+def find(
+    X: NDArray | FileRows, sample: Sample, settings: Settings, stopped: Interrupts
+) -> tuple[GroupEstimator, PenaltyPath | None]:
+    """The model, and the path if it was needed to find it; of rows in a file, that of a sample."""
     try:
         if settings.groups is not None:
-            found = find_path(X, settings)
+            found = find_path(sample, settings)
             return fit_near_groups(X, settings, found), found
-        model = estimator(settings, penalty_of(settings.penalty)).fit(X)
+        model = fitted_to(estimator(settings, penalty_of(settings.penalty)), X)
         return model, getattr(model, "path_", None)
     except KeyboardInterrupt:
         if not stopped.happened:
             raise
     # There was no result to keep: a quick look finds one, unless Ctrl-C is pressed once more.
     log.warning("stopped early: finishing with a quick look, Ctrl-C stops that too")
-    found = penalty_path(X, settings.kind, random_state=settings.seed, n_jobs=settings.jobs, **QUICK)
+    found = find_path(sample, settings, **QUICK)
     settings = replace(settings, groups=min(settings.groups, 8) if settings.groups else None)
     if settings.groups is not None:
         model = near_groups(settings, found, int(settings.groups))
     else:
         chosen = penalty_of(settings.penalty)
         model = estimator(settings, found.suggest() if chosen == "auto" else chosen)
-    return model.set_params(time_limit=1.0, n_init=2).fit(X), found
+    return fitted_to(model.set_params(time_limit=1.0, n_init=2), X), found
 
 
 def estimator(settings: Settings, penalty: float | str, most: int | None = None) -> GroupEstimator:
     """The model to fit."""
     common: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.jobs}
+    large = {"memory_limit": settings.memory_limit, "spill_dir": settings.spill_dir, "checkpoint": settings.checkpoint}
+    common |= {name: value for name, value in large.items() if value is not None and name in DPMeans().get_params()}
     if settings.kind == "clusters":
         return DPMeans(penalty, max_clusters=most, **common)
     return BPMeans(penalty, max_components=most, **common)
 
 
-def fit_near_groups(X: NDArray, settings: Settings, found: PenaltyPath) -> GroupEstimator:
+def fitted_to(model: GroupEstimator, X: NDArray | FileRows) -> GroupEstimator:
+    """The model of these rows."""
+    # Until estimators take rows in files: this function goes then, and so does the condition in estimator().
+    return model.fit(X if "memory_limit" in model.get_params() else X[:])
+
+
+def fit_near_groups(X: NDArray | FileRows, settings: Settings, found: PenaltyPath) -> GroupEstimator:
     """A model of so many groups, or nearly."""
     wanted = int(settings.groups or 1)
-    model = near_groups(settings, found, wanted).fit(X)
+    model = fitted_to(near_groups(settings, found, wanted), X)
     if len(model.group_names_) < wanted < max(found.intervals):
         # Fewer are best where the path, which looks less far, has so many: a lower penalty gives them.
-        model = near_groups(settings, found, wanted + 1).fit(X)
+        model = fitted_to(near_groups(settings, found, wanted + 1), X)
     return model
 
 
@@ -75,22 +87,22 @@ def near_groups(settings: Settings, found: PenaltyPath, least: int) -> GroupEsti
     return estimator(settings, found.suggest(K), wanted)
 
 
-def find_path(X: NDArray, settings: Settings) -> PenaltyPath:
+def find_path(sample: Sample, settings: Settings, **options: Any) -> PenaltyPath:
     """Which penalties each number of groups is best for."""
     wanted = settings.groups or 0
-    most = wanted + 2 if wanted >= PATH_LENGTH else None
-    return penalty_path(X, settings.kind, max_components=most, random_state=settings.seed, n_jobs=settings.jobs)
+    given = {"max_components": wanted + 2 if wanted >= PATH_LENGTH else None, **options}
+    common = {"random_state": settings.seed, "n_jobs": settings.jobs}
+    return penalty_path(sample.X, settings.kind, sample_weight=sample.weights, **common, **given)
 
 
-def refit(X: NDArray, model: GroupEstimator, settings: Settings) -> Stability:
+def refit(sample: Sample, model: GroupEstimator, settings: Settings) -> Stability:
     """How stable the groups are, judged by some of the rows where there are many."""
-    rows: NDArray | slice = slice(None)
-    weights = None
+    X, weights = sample.X, sample.weights
     if len(X) > REFIT_ROWS:
-        rows = np.sort(np.random.default_rng(settings.seed).choice(len(X), REFIT_ROWS, replace=False))
-        weights = np.full(REFIT_ROWS, len(X) / REFIT_ROWS)
+        X = X[drawn_rows(X, REFIT_ROWS, settings.seed)]
+        weights = np.full(REFIT_ROWS, sample.n_rows / REFIT_ROWS)
     return stability(
-        X[rows],
+        X,
         model,
         n_refits=settings.refits,
         sample_weight=weights,
