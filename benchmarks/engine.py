@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
 from madbayes import DPMeans, paper
@@ -153,6 +153,30 @@ def whole_fit(n_jobs: int) -> None:
         row(f"whole DP-means fit, N=2e5 D={D} float32", ours, baseline, note)
 
 
+def stream(n_jobs: int) -> None:
+    """A batch after the other, scikit-learn being told the number of clusters; and all rows at once."""
+    batches = np.split(blobs(400_000, 32, 16), 40)
+    whole = np.concatenate(batches)
+    ours, baseline = DPMeans(n_jobs=n_jobs, random_state=0), MiniBatchKMeans(16, n_init=10, random_state=0)
+    with threadpool_limits(n_jobs):
+        times = []
+        for model in (ours, baseline):
+            model.partial_fit(batches[0])
+            marks = [time.perf_counter()]
+            for X in batches[1:]:
+                model.partial_fit(X)
+                marks.append(time.perf_counter())
+            times.append(statistics.median(np.diff(marks)))
+        full = DPMeans(ours.penalty_, n_jobs=n_jobs, random_state=0).fit(whole)
+        inertia = -baseline.score(whole)
+    found = f"K={ours.n_clusters_}, {len(batches[0]) / times[0]:.2g} rows a second and {len(batches[0]) / times[1]:.2g}"
+    values = (
+        f"squared error {ours.sse_ / inertia:.4f} of its, objective {ours.objective_ / full.objective_:.6f} of `fit`"
+    )
+    note = f"`MiniBatchKMeans(16).partial_fit`; {found}, {values}"
+    row("`DPMeans().partial_fit`, batches of N=1e4 D=32 float32", times[0], times[1], note, faster=False)
+
+
 def start_up() -> None:
     """Import and first fit with an empty cache, each in a process of its own."""
 
@@ -175,7 +199,7 @@ def start_up() -> None:
 
 def main() -> None:
     """All of it, or the parts that are named."""
-    parts = {f.__name__: f for f in (restarts, k_features_iteration, dp_means_pass, whole_fit)}
+    parts = {f.__name__: f for f in (restarts, k_features_iteration, dp_means_pass, whole_fit, stream)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=[*parts, "start_up"], metavar="PART")
     parser.add_argument("--jobs", type=int, default=2, help="threads on both sides")

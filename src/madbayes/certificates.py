@@ -114,9 +114,9 @@ def lower_bound(
     price = _check_price(penalty)
     validation.check_count("K", K, minimum=int(kind == "clusters"), other=None)
     if kind == "features":
-        return spectral_bound(table, price, weights, K)
+        return spectral_bound(singular_squares(table, weights), price, K)
     centred = table - np.average(table, axis=0, weights=weights)
-    return spectral_bound(centred, price, weights, None if K is None else K - 1)
+    return spectral_bound(singular_squares(centred, weights), price, None if K is None else K - 1)
 
 
 def _check_table(X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[NDArray[np.float64], Weights]:

@@ -51,10 +51,8 @@ class Table(NamedTuple):
         blocks = row_blocks(*X.shape)
         if len(blocks) == 1:
             X = X.astype(np.float64, copy=False)
-        dtype = np.dtype(np.float64) if _is_far(X) else X.dtype
-        squares = np.concatenate(
-            [np.einsum("nd,nd->n", x, x) for x in (X[rows].astype(dtype, copy=False) for rows in blocks)]
-        )
+        dtype = np.dtype(np.float64) if is_far(X) else X.dtype
+        squares = np.concatenate([row_squares(X[rows].astype(dtype, copy=False)) for rows in blocks])
         weights = _weights(sample_weight)
         total = float(squares.sum(dtype=np.float64) if sample_weight is None else weights @ squares)
         return cls(X, squares, weights, total, blocks, dtype)
@@ -69,7 +67,12 @@ class Table(NamedTuple):
         return len(self.blocks) == 1
 
 
-def _is_far(X: NDArray) -> bool:
+def row_squares(X: NDArray) -> NDArray:
+    """The square of each row."""
+    return np.einsum("nd,nd->n", X, X)
+
+
+def is_far(X: NDArray) -> bool:
     """Whether the offset dwarfs the spread; a few rows are enough to tell."""
     some = X[:: max(1, len(X) // 1024)].astype(np.float64)
     return bool((some**2).sum() > FAR * ((some - some.mean(axis=0)) ** 2).sum())

@@ -4,13 +4,15 @@ Blocks are fixed by the shape of the table, not by the number of threads, and wh
 order: the same seed gives the same bits for any ``n_jobs``.
 """
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from threading import Lock
 from typing import Any, Self
 
 from joblib import cpu_count
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 # Rows of a block: about this many entries of X, so that a block and what is computed from it stay in the cache.
 BLOCK_ENTRIES = 2**18
@@ -22,17 +24,23 @@ def row_blocks(n_rows: int, n_columns: int) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
+@cache
+def _controller() -> ThreadpoolController:
+    """The libraries with threads of their own; to look for them takes as long as a small batch of rows."""
+    return ThreadpoolController()
+
+
 class _SingleThreadedBLAS:
     """Holds BLAS to one thread while anyone is inside; several threads may be, in any order."""
 
     def __init__(self) -> None:
         self.lock, self.inside = Lock(), 0
-        self.limits: threadpool_limits | None = None
+        self.limits: Any = None
 
     def __enter__(self) -> None:
         with self.lock:
             if self.inside == 0:
-                self.limits = threadpool_limits(1, user_api="blas")
+                self.limits = _controller().limit(limits=1, user_api="blas")
             self.inside += 1
 
     def __exit__(self, *error: object) -> None:
@@ -88,3 +96,20 @@ class Workers:
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """The results in the order of the items."""
         return list(map(function, items) if self.pool is None else self.pool.map(function, items))
+
+    def stream(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """The same one by one: no more are under way, or wait to be taken, than twice as many as there are threads."""
+        if self.pool is None:
+            yield from map(function, items)
+            return
+        waiting: deque[Future] = deque()
+        try:
+            for item in items:
+                waiting.append(self.pool.submit(function, item))
+                if len(waiting) >= 2 * self.n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:  # whoever asked has gone, or one has failed
+                future.cancel()

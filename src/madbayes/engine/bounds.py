@@ -12,13 +12,13 @@ def singular_squares(X: NDArray, sample_weight: Weights) -> NDArray[np.float64]:
     return np.linalg.svd(rows, compute_uv=False) ** 2
 
 
-def spectral_bound(X: NDArray, penalty: float, sample_weight: Weights, most: int | None = None) -> float:
+def spectral_bound(squares: NDArray[np.float64], penalty: float, most: int | None = None) -> float:
     """The least of squared error and penalties that any X = ZA of rank at most ``most`` has.
+
+    From the squared singular values of X.
 
     At rank K the squared error is at least the sum of s_i^2 over i > K (Eckart and Young), s_i the singular values; K
     penalties beside it, the best K takes the smaller of penalty and s_i^2 for each i.
     """
-    squares = singular_squares(X, sample_weight)
-    free = slice(0, most)
-    squares[free] = np.minimum(squares[free], penalty)
-    return float(squares.sum())
+    paid = np.minimum(squares[:most], penalty)
+    return float(paid.sum() + squares[len(paid) :].sum())

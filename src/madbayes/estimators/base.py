@@ -8,18 +8,23 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.blocks import Workers, count_threads, row_blocks
+from madbayes.engine.homes import LocalHome, Moments, part_rows
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import Effort, find_path
 from madbayes.estimators import validation
+from madbayes.estimators.at_home import JUDGED, AtHome
 from madbayes.estimators.canonical import canonical_order
+from madbayes.estimators.checkpoints import Checkpoints, problem_of
 from madbayes.estimators.describing import Units, extreme_rows, group_words, top_columns
+from madbayes.estimators.intake import check_positive_weights, take_in
+from madbayes.estimators.memory import NO_LIMIT, Memory
 from madbayes.estimators.problem import (
     Found,
     Problem,
@@ -38,6 +43,7 @@ from madbayes.estimators.searching import Searching
 from madbayes.io import save
 from madbayes.model import Gaussian, Likelihood, MeansCovariances, Objective, Prior
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
+from madbayes.sources import FileRows
 
 # Singular values, and with them optimality_gap_, are had for tables of so many operations.
 CHEAP = 10**8
@@ -69,13 +75,16 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         """
         choice = self._check_parameters()
         with validation.columns_kept(self), Workers(self.n_jobs) as workers:
-            table = validation.check_table(self, X, reset=True)
+            table = take_in(self, X, reset=True)
             problem = self._problem(table, sample_weight, workers)
             likelihood = self._likelihood(problem)
             one_group = self._one_group_loss(problem, likelihood)
             progress = self._begin(choice, problem, X=X, y=y, sample_weight=sample_weight)
+            saved = self._checkpoints(problem)
             path = None
-            if choice.value is not None:
+            if saved is not None and saved.state is not None:
+                path, penalty = saved.state.path, saved.state.penalty
+            elif choice.value is not None:
                 penalty = choice.value
             elif choice.share is not None:
                 penalty = choice.share * one_group
@@ -88,13 +97,24 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
                 return self._attributes(table, problem, objective, A, one_group)
 
             budget = Budget(self.time_limit, progress, attributes)
-            found = self._search(problem, likelihood, penalty, path, budget)
-            state = self._settle_in_order(problem, objective, found.A)
+            found = self._search(problem, likelihood, penalty, path, budget, saved)
+            state = self._settled(problem, objective, found.A)
             self._store(table, problem, objective, state, one_group)
             self._store_gap(problem, objective)
         self._store_search(found, path, state)
         progress.end({})
         return self
+
+    def _checkpoints(self, problem: Problem) -> Checkpoints | None:
+        """Where the state of the fit is written, if the user wants that."""
+        if self.checkpoint is None:
+            return None
+        return Checkpoints(self.checkpoint, problem_of(self, problem.X.shape, problem.X.dtype, *problem.moments()))
+
+    def _settled(self, problem: Problem, objective: Objective, A: Any) -> State:
+        """Groups in canonical order that the row rule and a refit both leave as they are."""
+        settle = self._settle_in_order if problem.home is None else self._settle_at_home
+        return settle(problem, objective, A)
 
     def _begin(self, choice: validation.PenaltyChoice, problem: Problem, **data: Any) -> Progress:
         """Tell callbacks that the fit begins, and of how many parts it is made."""
@@ -112,7 +132,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         other = copy(self)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are for the groups that are kept
-            state = other._settle_in_order(problem, objective, A)
+            state = other._settled(problem, objective, A)
         other._store(table, problem, objective, state, one_group)
         return dict(vars(other))
 
@@ -121,7 +141,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         """Refuse what cannot be; understand the penalty."""
 
     @abstractmethod
-    def _check_init(self, table: NDArray) -> Any:
+    def _check_init(self, table: Any) -> Any:
         """The start the user gives."""
 
     @abstractmethod
@@ -174,8 +194,18 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         """Best parameters for these assignments."""
 
     @abstractmethod
-    def _store_groups(self, assigned: NDArray, A: Any) -> None:
+    def _store_parameters(self, A: Any) -> None:
         """Set the attributes that hold the groups."""
+
+    @abstractmethod
+    def _store_assigned(self, assigned: Any) -> None:
+        """Set the attribute that holds which groups the training rows are in."""
+
+    _assigned_by: str  # the method that gives that for some rows
+
+    @abstractmethod
+    def _assigned_form(self) -> tuple[tuple[int, ...], DTypeLike]:
+        """Shape and type of it for a row."""
 
     @abstractmethod
     def _groups(self) -> Any:
@@ -200,17 +230,46 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         validation.check_device(self.device)
         validation.check_verbose(self.verbose)
 
-    def _problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
-        weights = validation.check_weights(sample_weight, len(table))
-        X, counted = np.ascontiguousarray(table), np.ones(len(table), dtype=bool)
-        init = self._check_init(X)
-        if weights is not None:
-            counted = weights > 0
-            X, weights = X[counted], weights[counted]
-        return Problem(X, weights, counted, validation.check_random(self.random_state), workers, init)
+    def _problem(self, table: Any, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
+        weights = check_positive_weights(sample_weight, table)
+        random, memory = validation.check_random(self.random_state), NO_LIMIT
+        if isinstance(table, FileRows):
+            memory = Memory.of(self.memory_limit, self.spill_dir, table, workers.n_threads)
+            if not self._goes_home(len(table)):
+                memory.check(3 * table.nbytes, "this search needs it")
+                table = table[:]
+        if not isinstance(table, np.ndarray | FileRows):  # its rows are on other machines
+            self._check_home()
+            known, init = Moments.of(table), self._check_init(table)
+            counted = np.ones(0, dtype=bool)
+            return Problem(table, None, counted, random, workers, init, None, table, known, memory)
+        init, counted, X = self._check_init(table), np.ones(len(table), dtype=bool), table
+        if isinstance(table, np.ndarray):
+            X = np.ascontiguousarray(table)
+            if weights is not None and not weights.all():
+                counted = weights > 0
+                X, weights = X[counted], weights[counted]
+        problem = Problem(X, weights, counted, random, workers, init, memory=memory)
+        if not self._goes_home(len(X)):
+            return problem
+        home = LocalHome(X, weights, workers, memory.ledger)
+        return problem._replace(home=home, known=Moments.of(home))
+
+    def _goes_home(self, n_rows: int) -> bool:
+        """Whether rows are so many that a sample is searched, and only sums are taken of all."""
+        return isinstance(self, AtHome) and self.search != "paper" and n_rows > self._search_rows
+
+    def _check_home(self) -> None:
+        """Refuse what cannot be done where rows are."""
+        if not isinstance(self, AtHome):
+            raise ValueError(f"{type(self).__name__} takes tables in memory or in files, not those of Dask")
+        if getattr(self, "collapsed", False):
+            raise ValueError("collapsed=True takes tables in memory, not those of Dask: give collapsed=False")
 
     def _one_group_loss(self, problem: Problem, likelihood: Likelihood) -> float:
         """Loss with all rows in one group, the unit of penalty_share_."""
+        if problem.known is not None:
+            return problem.known.scatter
         Z = np.ones((len(problem.X), 1), dtype=np.uint8)
         return self._loss(problem, likelihood, Z, problem.moments()[0][None])
 
@@ -265,20 +324,46 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         blocks = row_blocks(*problem.X.shape)
         return np.sum([weights[rows] @ self._codes(state.assigned[rows], K) for rows in blocks], axis=0)
 
-    def _store(self, table: NDArray, problem: Problem, objective: Objective, state: State, one_group: float) -> None:
-        self._objective, self._sizes, self._total = objective, self._sizes_of(problem, state), problem.weights.sum()
+    def _store(self, table: Any, problem: Problem, objective: Objective, state: State, one_group: float) -> None:
+        self._objective = objective
+        self._sizes = self._sizes_of(problem, state) if state.sizes is None else state.sizes
+        self._total = problem.weights.sum() if problem.known is None else problem.known.weight
         self._column_means, variances = problem.moments()
         self._column_scales = np.sqrt(variances)
-        self._store_groups(self._assign(np.ascontiguousarray(table), state.A, problem.workers), state.A)
+        self._store_parameters(state.A)
+        self._store_assigned(self._assigned_rows(table, problem, state))
         self.group_names_ = [f"group {k}" for k in range(self._n_features_out)]
         self.unusual_error_ = self._usual_error(problem, state.assigned)
         self.objective_ = float(state.value)
         self.sse_ = self.objective_ - self._price()
         self.penalty_ = float(objective.penalty)
         self.penalty_share_ = self.penalty_ / one_group if one_group > 0 else (np.inf if self.penalty_ else 0.0)
+        self._remember(problem, state)
+
+    def _remember(self, problem: Problem, state: State) -> None:
+        """Keep what ``partial_fit`` has to know of the rows, where there is one."""
+
+    def _assigned_rows(self, table: Any, problem: Problem, state: State) -> Any:
+        """Labels or Z of all rows of the user's table."""
+        if problem.home is None:
+            return self._assign(np.ascontiguousarray(table), state.A, problem.workers)
+        shape, dtype = self._assigned_form()
+        if not isinstance(problem.home, LocalHome):
+            return self._by_part(problem.home, self._assigned_by, shape, dtype)
+        n_rows, assigned = len(problem.X), self._assigned_at_home(state)
+        known = problem.memory.filled((n_rows, *shape), dtype, assigned)
+        if n_rows == len(table):
+            return known
+        every = np.empty((len(table), *shape), dtype)
+        every[problem.counted] = known
+        every[~problem.counted] = self._assign(table[~problem.counted], state.A, problem.workers)
+        return every
 
     def _usual_error(self, problem: Problem, assigned: NDArray) -> float:
-        """The error that only the worst hundredth of the training rows exceeds."""
+        """The error that only the worst hundredth of the training rows exceeds; of many rows, a sample of them."""
+        if problem.home is not None:
+            problem = problem.sample(JUDGED)
+            assigned = self._assign(problem.X, self._groups(), problem.workers)
         X = problem.X
         blocks = problem.workers.map(lambda rows: self._row_errors(X[rows], assigned[rows]), row_blocks(*X.shape))
         limit = quantile(np.concatenate(blocks), USUAL, problem.sample_weight)
@@ -312,10 +397,29 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
                 stacklevel=4,
             )
 
-    def _check_new(self, X: ArrayLike) -> NDArray:
-        """New rows for a fitted model."""
+    def _check_new(self, X: Any) -> Any:
+        """New rows for a fitted model: an array, rows in a file, or a home on other machines."""
         check_is_fitted(self)
-        return np.ascontiguousarray(validation.check_table(self, X, reset=False))
+        table = take_in(self, X, reset=False)
+        return np.ascontiguousarray(table) if isinstance(table, np.ndarray) else table
+
+    def _by_part(self, table: Any, method: str, shape: tuple[int, ...], dtype: DTypeLike | None = None) -> Any:
+        """What a method gives for an array of rows, wherever the rows are."""
+        if isinstance(table, np.ndarray):
+            return getattr(self, method)(table)
+        dtype = table.dtype if dtype is None else dtype
+        if not isinstance(table, FileRows):
+            return table.lazy(self._light(), method, shape, dtype)
+        memory = Memory.of(self.memory_limit, self.spill_dir, table, count_threads(self.n_jobs))
+        parts = (getattr(self, method)(table[rows]) for rows in part_rows(*table.shape))
+        return memory.filled((len(table), *shape), dtype, parts)
+
+    def _light(self) -> Self:
+        """The model without what grows with the number of rows."""
+        light = copy(self)
+        for name in ("labels_", "allocations_", "path_", "runs_"):
+            light.__dict__.pop(name, None)
+        return light
 
     def _by_blocks(self, table: NDArray, function: Callable[[slice], NDArray]) -> NDArray:
         """What a function gives for the rows of each block, in the precision of the table."""
@@ -339,6 +443,9 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         float
         """
         table, A = self._check_new(X), self._groups()
+        if not isinstance(table, np.ndarray):
+            errors = self._by_part(table, "_fits_of", (2,))[:, 0]
+            return -float((errors if sample_weight is None else errors * sample_weight).sum() + self._price())
         weights = validation.check_weights(sample_weight, len(table))
         with Workers(self.n_jobs) as workers:
             problem = Problem(table, weights, np.ones(len(table), dtype=bool), np.random.RandomState(0), workers)
@@ -407,6 +514,8 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _memberships(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Which rows have which groups, as zeros and ones of shape (n_rows, K)."""
         table = self._check_new(X)
+        if not isinstance(table, np.ndarray):
+            raise ValueError("X is not in memory: give a sample of its rows")
         with Workers(self.n_jobs) as workers:
             return self._codes(self._assign(table, self._groups(), workers), self._n_features_out)
 
@@ -444,10 +553,8 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
 
     @property
     def partial_fit(self) -> None:
-        """Not available yet: reading it raises an AttributeError that says so."""
-        raise AttributeError(
-            f"{type(self).__name__} has no partial_fit in this version: fit takes the whole table at once"
-        )
+        """Not available: reading it raises an AttributeError that says so."""
+        raise AttributeError(f"{type(self).__name__} has no partial_fit: fit takes the whole table at once")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

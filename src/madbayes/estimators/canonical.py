@@ -16,14 +16,14 @@ def canonical_order(A: Any, sizes: NDArray) -> NDArray[np.intp]:
     return np.lexsort((*means_of(A).T[::-1], -sizes))
 
 
-def told_by_the_fewer(Z: NDArray[np.uint8], A: NDArray, weights: NDArray) -> NDArray | None:
+def told_by_the_fewer(A: NDArray, sizes: NDArray, total: float, in_all: NDArray[np.bool_]) -> NDArray | None:
     """Components that no more than half of the rows have, their sum with a base in all rows unchanged.
 
-    With a base b, a component a is as well told by the rows that lack it: base b + a, component -a. None where all are
+    ``sizes`` is the weight of the rows that have each, ``total`` that of all, ``in_all`` whether all rows have it. With
+    a base b, a component a is as well told by the rows that lack it: base b + a, component -a. None where all are
     told so already, or no component is in all rows.
     """
-    total, sizes = weights.sum(), weights @ Z
-    base = np.flatnonzero(Z.all(axis=0))
+    base = np.flatnonzero(in_all)
     # Of two that halve the rows, the one whose first number is positive.
     beyond = sizes / total - 0.5
     turned = (beyond > SAME) | ((beyond >= -SAME) & (_first_numbers(A) < 0))

@@ -1,10 +1,11 @@
 """Estimators that put each row in one group."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import ClusterMixin
 
 from madbayes.engine.blocks import Workers, row_blocks
@@ -15,7 +16,9 @@ from madbayes.engine.path import PenaltyPath
 from madbayes.engine.path_search import CLUSTERS, Kind
 from madbayes.engine.seeding import seed_clusters
 from madbayes.estimators import validation
+from madbayes.estimators.at_home import ClustersAtHome
 from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.online import OnlineClusters
 from madbayes.estimators.problem import Problem, State, as_float64, means_of
 from madbayes.model import CRP, DirichletMultinomial, Gaussian, Likelihood, Objective, Prior
 from madbayes.model.priors import one_hot
@@ -30,7 +33,7 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         validation.check_count("max_clusters", self.max_clusters, other=None)
         return validation.check_penalty(self.penalty)
 
-    def _check_init(self, table: NDArray) -> NDArray | None:
+    def _check_init(self, table: Any) -> NDArray | None:
         if self.init is None:
             return None
         if hasattr(self.init, "fit") and not hasattr(self.init, "cluster_centers_"):
@@ -85,10 +88,12 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         R = X - self._groups()[assigned]
         return np.einsum("nd,nd->n", R, R)
 
-    def _store_groups(self, assigned: NDArray, A: Any) -> None:
-        self.labels_ = assigned.astype(np.int32)
+    def _store_parameters(self, A: Any) -> None:
         self.cluster_centers_ = means_of(A)
         self.n_clusters_ = len(self.cluster_centers_)
+
+    def _store_assigned(self, assigned: Any) -> None:
+        self.labels_ = assigned if assigned.dtype == np.int32 else assigned.astype(np.int32)
 
     @property
     def _n_features_out(self) -> int:
@@ -112,9 +117,16 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         array of int of shape (n_rows,)
             On the training data, ``labels_``.
         """
-        table = self._check_new(X)
+        return self._by_part(self._check_new(X), "_labels_of", (), np.int32)
+
+    def _labels_of(self, table: NDArray) -> NDArray[np.int32]:
         with Workers(self.n_jobs) as workers:
-            return self._assign(table, self._groups(), workers).astype(np.int32)
+            return self._assign(table, self._groups(), workers).astype(np.int32, copy=False)
+
+    _assigned_by = "_labels_of"
+
+    def _assigned_form(self) -> tuple[tuple[int, ...], DTypeLike]:
+        return (), np.int32
 
     def transform(self, X: ArrayLike) -> NDArray:
         """The distance of each row to each cluster, in the units of X.
@@ -127,7 +139,9 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         -------
         array of shape (n_rows, n_clusters_)
         """
-        table = self._check_new(X)
+        return self._by_part(self._check_new(X), "_distances_of", (self.n_clusters_,))
+
+    def _distances_of(self, table: NDArray) -> NDArray:
         return np.sqrt(self._squared_distances(table)).astype(table.dtype, copy=False)
 
     def score_samples(self, X: ArrayLike) -> NDArray:
@@ -143,8 +157,9 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
             Squared distance to the nearest cluster; and how much larger that to the second nearest is, infinite
             when there is only one cluster.
         """
-        table = self._check_new(X)
+        return self._by_part(self._check_new(X), "_fits_of", (2,))
 
+    def _fits_of(self, table: NDArray) -> NDArray:
         def one(rows: slice) -> NDArray:
             D = np.sort(self._squared_distances(table[rows]), axis=1)
             margin = D[:, 1] - D[:, 0] if D.shape[1] > 1 else np.full(len(D), np.inf)
@@ -153,7 +168,7 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
         return self._by_blocks(table, one)
 
 
-class DPMeans(ClusterEstimator):
+class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
     """Clusters, their number chosen by the price of one more.
 
     Minimises the squared distance of the rows to the mean of their cluster, plus ``penalty`` for each cluster after
@@ -190,9 +205,20 @@ class DPMeans(ClusterEstimator):
     n_jobs : int, optional
         Threads: None is 1, -1 all cores.
     device : {"cpu"}, default="cpu"
+    memory_limit : int or str, optional
+        Bytes of memory, or text such as ``"600MB"``, that the process may take where X is not in memory (a memory map,
+        a folder of Parquet files, blocks of rows). What does not fit is kept in files.
+    spill_dir : path, optional
+        Where these temporary files are made; the system's folder for such files by default.
+    checkpoint : path, optional
+        A folder. The state of the fit is written there after every pass over all rows, and a fit of the same table with
+        the same folder goes on from there.
     verbose : int, default=0
         Print a line for each run, and for each number of groups that ``penalty="auto"`` looks at. With scikit-learn
         1.9 or newer, ``set_callbacks(sklearn.callback.ProgressBar())`` shows progress too.
+    decay : float, default=1.0
+        What is left of the weight of the rows before with each call of :meth:`partial_fit`, above 0 and at most 1. With
+        1 none is forgotten.
 
     Attributes
     ----------
@@ -251,7 +277,11 @@ class DPMeans(ClusterEstimator):
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         device: str = "cpu",
+        memory_limit: int | str | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         verbose: int = 0,
+        decay: float = 1.0,
     ) -> None:
         self.penalty = penalty
         self.max_clusters = max_clusters
@@ -264,10 +294,15 @@ class DPMeans(ClusterEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
+        self.memory_limit = memory_limit
+        self.spill_dir = spill_dir
+        self.checkpoint = checkpoint
         self.verbose = verbose
+        self.decay = decay
 
     def _check_parameters(self) -> validation.PenaltyChoice:
         validation.check_flag("collapsed", self.collapsed)
+        validation.check_decay(self.decay)
         return super()._check_parameters()
 
     def _likelihood(self, problem: Problem) -> Gaussian:
@@ -312,16 +347,9 @@ class DPMeans(ClusterEstimator):
     def _groups_near(self, sample: Problem, likelihood: Likelihood, A: NDArray) -> NDArray:
         return nearest(sample.X, A, sample.workers)
 
-    def _descend_from(self, problem: Problem, likelihood: Likelihood, penalty: float, start: NDArray) -> Clusters:
-        table, cap = Table.of(problem.X, problem.sample_weight), self._cap()
-        options: dict[str, Any] = {"max_iter": self.max_iter, "workers": problem.workers}
-        if cap is not None and penalty == 0 and len(start) == cap:
-            return k_means(table, start, **options)
-        return dp_means(table, penalty, start, max_clusters=cap, **options)
-
     def _bound(self, problem: Problem, penalty: float) -> float:
-        cap, centred = self._cap(), as_float64(problem.X) - problem.moments()[0]
-        return spectral_bound(centred, penalty, problem.sample_weight, None if cap is None else cap - 1)
+        cap, squares = self._cap(), problem.squared_spectrum(problem.moments()[0])
+        return spectral_bound(squares, penalty, None if cap is None else cap - 1)
 
     def _loss(self, problem: Problem, likelihood: Likelihood, assigned: NDArray, A: NDArray) -> float:
         # The squared error of a row is the distance to its mean: no table of codes is needed.

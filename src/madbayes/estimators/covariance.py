@@ -1,5 +1,6 @@
 """The estimator whose clusters have covariances."""
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -39,7 +40,8 @@ class CovarianceDPMeans(ClusterEstimator):
         smaller one lets clusters take their own shape more freely, and makes tiny clusters cheaper.
     covariances : array of shape (n_columns, n_columns) or (K, n_columns, n_columns), optional
         Known covariances: one for all clusters, or one for each of at most K clusters.
-    max_clusters, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
+    max_clusters, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, memory_limit, spill_dir, \
+checkpoint, verbose
         As in :class:`DPMeans`.
 
     Attributes
@@ -76,6 +78,9 @@ unusual_error_, path_
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         device: str = "cpu",
+        memory_limit: int | str | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         verbose: int = 0,
     ) -> None:
         self.penalty = penalty
@@ -91,6 +96,9 @@ unusual_error_, path_
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
+        self.memory_limit = memory_limit
+        self.spill_dir = spill_dir
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def _check_parameters(self) -> validation.PenaltyChoice:
@@ -216,8 +224,8 @@ unusual_error_, path_
             return A._replace(means=engine.cluster_means(table, assigned, centres, problem.workers))
         return engine.refit(table, assigned, centres, likelihood, problem.workers)
 
-    def _store_groups(self, assigned: NDArray, A: MeansCovariances) -> None:
-        super()._store_groups(assigned, A)
+    def _store_parameters(self, A: MeansCovariances) -> None:
+        super()._store_parameters(A)
         self.covariances_ = A.covariances
 
     def _row_errors(self, X: NDArray, assigned: NDArray) -> NDArray[np.float64]:

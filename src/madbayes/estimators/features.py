@@ -1,12 +1,11 @@
 """Estimators that put each row in any number of groups."""
 
-import warnings
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine.allocation import (
@@ -24,8 +23,9 @@ from madbayes.engine.path import PenaltyPath, k_features_path, stepwise
 from madbayes.engine.path_search import FEATURES, Kind
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
-from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.at_home import FeaturesAtHome, warn_of_fewer
 from madbayes.estimators.canonical import told_by_the_fewer
+from madbayes.estimators.online import OnlineFeatures
 from madbayes.estimators.problem import Found, Problem, State, as_float64
 from madbayes.estimators.progress import Budget, Steps
 from madbayes.estimators.searching import AUTO_RESTARTS
@@ -35,15 +35,16 @@ from madbayes.paper.features import with_penalty
 from madbayes.paper.result import rounding_error
 
 
-class FeatureEstimator(GroupEstimator):
+class FeatureEstimator(FeaturesAtHome, OnlineFeatures):
     """What BPMeans, KFeatures and StepwiseKFeatures share."""
 
-    def _check_init(self, table: NDArray) -> tuple[NDArray, NDArray] | None:
+    def _check_init(self, table: Any) -> tuple[NDArray | None, NDArray] | None:
+        """Z and A; Z is None where it is made from A."""
         if self.init is None:
             return None
+        Z: NDArray | None = None
         if hasattr(self.init, "components_"):
             A = validation.check_matrix("init", self.init.components_, (None, table.shape[1]))
-            Z: NDArray = best_codes(table, A, Workers(1))
         elif isinstance(self.init, tuple | list) and len(self.init) == 2:
             Z = validation.check_matrix("init[0]", self.init[0], (len(table), None))
             validation.check_binary("init[0]", Z)
@@ -56,12 +57,13 @@ class FeatureEstimator(GroupEstimator):
             raise ValueError(f"init has {len(A)} components: at most {self._cap()} are allowed")
         return Z, A
 
-    def _problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
+    def _problem(self, table: Any, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         problem = super()._problem(table, sample_weight, workers)
-        if problem.init is None:
+        if problem.init is None or problem.home is not None:
             return problem
         Z, A = problem.init
-        return problem._replace(init=(Z[problem.counted], A))
+        Z = best_codes(problem.X, A, workers) if Z is None else Z[problem.counted]
+        return problem._replace(init=(Z, A))
 
     def _cap(self) -> int | None:
         return self.max_components
@@ -123,26 +125,14 @@ class FeatureEstimator(GroupEstimator):
     _search_rows = 1000
 
     def _init_groups(self, sample: Problem, likelihood: Likelihood) -> NDArray:
-        return sample.init[0][sample.rows]
+        Z, A = sample.init
+        return best_codes(sample.X, A, sample.workers) if Z is None else Z[sample.rows]
+
+    def _init_parameters(self, problem: Problem) -> NDArray:
+        return problem.init[1]
 
     def _groups_near(self, sample: Problem, likelihood: Likelihood, A: NDArray) -> NDArray:
         return best_codes(sample.X, A, sample.workers)
-
-    def _start_at(self, problem: Problem, A: NDArray) -> tuple[NDArray, NDArray]:
-        return best_codes(problem.X, A, problem.workers), A
-
-    def _descend_from(
-        self, problem: Problem, likelihood: Likelihood, penalty: float, start: tuple[NDArray, NDArray]
-    ) -> Result:
-        cap = self._cap()
-        options: dict[str, Any] = {
-            "sample_weight": problem.sample_weight,
-            "max_iter": self.max_iter,
-            "workers": problem.workers,
-        }
-        if cap is not None and penalty == 0:
-            return k_features(problem.X, min(cap, len(problem.X)), [start], **options)[0]
-        return bp_means(problem.X, penalty, [start], max_components=cap, **options)[0]
 
     def _settle(self, problem: Problem, objective: Objective, A: NDArray) -> State:
         """Where the number of components is given, bring it about as far as there is something to explain."""
@@ -157,26 +147,25 @@ class FeatureEstimator(GroupEstimator):
             if settled.value >= state.value:
                 break
             state = settled
-        if len(state.A) < K:
-            warnings.warn(
-                f"{len(state.A)} components leave nothing to explain: fewer than the {K} asked for",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        warn_of_fewer(len(state.A), K)
         return state
 
     def _settle_in_order(self, problem: Problem, objective: Objective, A: NDArray) -> State:
         """With a base in all rows, a component that most of them have is told by those that lack it."""
-        weights, state = problem.weights, super()._settle_in_order(problem, objective, A)
-        while (turned := told_by_the_fewer(state.assigned, state.A, weights)) is not None:
+        state = super()._settle_in_order(problem, objective, A)
+        while (turned := self._told_by_the_fewer(problem, state)) is not None:
             other = super()._settle_in_order(problem, objective, turned)
-            if other.value >= state.value and told_by_the_fewer(other.assigned, other.A, weights) is not None:
+            if other.value >= state.value and self._told_by_the_fewer(problem, other) is not None:
                 return state  # rows that have two best codes go back and forth
             state = other
         return state
 
+    def _told_by_the_fewer(self, problem: Problem, state: State) -> NDArray | None:
+        weights, Z = problem.weights, state.assigned
+        return told_by_the_fewer(state.A, weights @ Z, weights.sum(), Z.all(axis=0))
+
     def _bound(self, problem: Problem, penalty: float) -> float:
-        return spectral_bound(as_float64(problem.X), penalty, problem.sample_weight, self._cap())
+        return spectral_bound(problem.squared_spectrum(np.zeros(problem.X.shape[1])), penalty, self._cap())
 
     def _assign(self, X: NDArray, A: NDArray, workers: Workers) -> NDArray:
         return best_codes(X, A, workers)
@@ -199,8 +188,11 @@ class FeatureEstimator(GroupEstimator):
         R = X - assigned @ self._groups()
         return np.einsum("nd,nd->n", R, R)
 
-    def _store_groups(self, assigned: NDArray, A: NDArray) -> None:
-        self.allocations_, self.components_, self.n_components_ = assigned, A, len(A)
+    def _store_parameters(self, A: NDArray) -> None:
+        self.components_, self.n_components_ = A, len(A)
+
+    def _store_assigned(self, assigned: Any) -> None:
+        self.allocations_ = assigned
 
     @property
     def _n_features_out(self) -> int:
@@ -224,9 +216,19 @@ class FeatureEstimator(GroupEstimator):
         array of zeros and ones of shape (n_rows, n_components_)
             In the precision of X. On the training data, ``allocations_``.
         """
-        table = self._check_new(X)
+        return self._by_part(self._check_new(X), "_codes_of", (self.n_components_,))
+
+    def _codes_of(self, table: NDArray) -> NDArray:
+        return self._bits_of(table).astype(table.dtype)
+
+    def _bits_of(self, table: NDArray) -> NDArray[np.uint8]:
         with Workers(self.n_jobs) as workers:
-            return self._assign(table, self._groups(), workers).astype(table.dtype)
+            return self._assign(table, self._groups(), workers)
+
+    _assigned_by = "_bits_of"
+
+    def _assigned_form(self) -> tuple[tuple[int, ...], DTypeLike]:
+        return (self.n_components_,), np.uint8
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray:
         """The rows that these components add up to, ZA.
@@ -256,9 +258,10 @@ class FeatureEstimator(GroupEstimator):
             Squared error; and how much it grows with the cheapest change of one bit, infinite when there is no
             component.
         """
-        table, A = self._check_new(X), self._groups()
-        with Workers(self.n_jobs) as workers:
-            Z = self._assign(table, A, workers)
+        return self._by_part(self._check_new(X), "_fits_of", (2,))
+
+    def _fits_of(self, table: NDArray) -> NDArray:
+        A, Z = self._groups(), self._bits_of(table)
 
         def one(rows: slice) -> NDArray:
             R = table[rows] - Z[rows] @ A
@@ -305,6 +308,14 @@ class BPMeans(FeatureEstimator):
     n_jobs : int, optional
         Threads: None is 1, -1 all cores.
     device : {"cpu"}, default="cpu"
+    memory_limit : int or str, optional
+        Bytes of memory, or text such as ``"600MB"``, that the process may take where X is not in memory (a memory map,
+        a folder of Parquet files, blocks of rows). What does not fit is kept in files.
+    spill_dir : path, optional
+        Where these temporary files are made; the system's folder for such files by default.
+    checkpoint : path, optional
+        A folder. The state of the fit is written there after every pass over all rows, and a fit of the same table with
+        the same folder goes on from there.
     verbose : int, default=0
         Print a line for each run, and for each number of groups that ``penalty="auto"`` looks at. With scikit-learn
         1.9 or newer, ``set_callbacks(sklearn.callback.ProgressBar())`` shows progress too.
@@ -371,6 +382,9 @@ class BPMeans(FeatureEstimator):
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         device: str = "cpu",
+        memory_limit: int | str | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         verbose: int = 0,
     ) -> None:
         self.penalty = penalty
@@ -384,6 +398,9 @@ class BPMeans(FeatureEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
+        self.memory_limit = memory_limit
+        self.spill_dir = spill_dir
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def _check_parameters(self) -> validation.PenaltyChoice:
@@ -404,7 +421,8 @@ class KFeatures(FeatureEstimator):
     ----------
     n_components : int, default=8
         Number of components.
-    collapsed, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, verbose
+    collapsed, search, init, n_init, max_iter, time_limit, random_state, n_jobs, device, memory_limit, spill_dir, \
+checkpoint, verbose
         As in :class:`BPMeans`.
 
     Attributes
@@ -441,6 +459,9 @@ unusual_error_
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         device: str = "cpu",
+        memory_limit: int | str | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
@@ -453,6 +474,9 @@ unusual_error_
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
+        self.memory_limit = memory_limit
+        self.spill_dir = spill_dir
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def _check_parameters(self) -> validation.PenaltyChoice:
@@ -472,7 +496,8 @@ class StepwiseKFeatures(FeatureEstimator):
 
     Parameters
     ----------
-    penalty, max_components, search, init, max_iter, time_limit, random_state, n_jobs, device, verbose
+    penalty, max_components, search, init, max_iter, time_limit, random_state, n_jobs, device, memory_limit, \
+spill_dir, checkpoint, verbose
         As in :class:`BPMeans`; ``init`` is one more start for its number of components.
     n_init : int, default="auto"
         As in :class:`BPMeans`; with ``search="paper"`` the number of runs for each K.
@@ -506,6 +531,9 @@ unusual_error_, path_
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         device: str = "cpu",
+        memory_limit: int | str | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         verbose: int = 0,
     ) -> None:
         self.penalty = penalty
@@ -518,6 +546,9 @@ unusual_error_, path_
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
+        self.memory_limit = memory_limit
+        self.spill_dir = spill_dir
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def _check_parameters(self) -> validation.PenaltyChoice:

@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.bounds import singular_squares
+from madbayes.engine.homes import Home, Moments, squared_spectrum
 from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning, users_level
+from madbayes.estimators.memory import NO_LIMIT, Memory
 from madbayes.model import MeansCovariances
 from madbayes.model.likelihoods import Weights
 from madbayes.paper import Run
@@ -22,13 +25,16 @@ DOMINANT = 0.9
 class Problem(NamedTuple):
     """The table as the algorithms see it: only rows of positive weight, in the precision they came in."""
 
-    X: NDArray
+    X: Any  # an array; or, where rows are too many for the search, whatever has them
     sample_weight: Weights
     counted: NDArray[np.bool_]  # which of the user's rows these are
     random: np.random.RandomState
     workers: Workers
     init: Any = None  # where to start: means, (Z, A), or None
     rows: NDArray[np.intp] | None = None  # of a sample: which rows of the whole these are
+    home: Home | None = None  # where rows are that are too many for the search
+    known: Moments | None = None  # what is known of them
+    memory: Memory = NO_LIMIT
 
     def seeds(self, count: int) -> list[int]:
         """Fresh seeds, each of which alone reproduces a restart."""
@@ -41,19 +47,45 @@ class Problem(NamedTuple):
 
     def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weighted mean and variance of each column."""
+        if self.known is not None:
+            return self.known.mean, self.known.variance
         blocks, weights = row_blocks(*self.X.shape), self.weights
         mean = sum(weights[rows] @ self.X[rows] for rows in blocks) / weights.sum()
         squares = sum(weights[rows] @ (self.X[rows] - mean) ** 2 for rows in blocks)
         return mean, squares / weights.sum()
 
+    def at_home(self) -> tuple[Home, Moments]:
+        """Where the rows are, and what is known of them."""
+        assert self.home is not None
+        assert self.known is not None
+        return self.home, self.known
+
+    def squared_spectrum(self, origin: NDArray) -> NDArray[np.float64]:
+        """Squared singular values of the table about an origin."""
+        if self.home is not None:
+            return squared_spectrum(self.home, origin)
+        return singular_squares(as_float64(self.X) - origin, self.sample_weight)
+
     def sample(self, n_rows: int) -> "Problem":
-        """At most ``n_rows`` of the rows, weighing as much as all: losses keep their scale."""
+        """At most ``n_rows`` of the rows, in memory, weighing as much as all: losses keep their scale."""
         if len(self.X) <= n_rows:
-            return self
-        rows = np.sort(self.random.choice(len(self.X), n_rows, replace=False))
-        weights = self.weights[rows]
-        weights *= self.weights.sum() / weights.sum()
-        return self._replace(X=self.X[rows], sample_weight=weights, rows=rows)
+            return self if self.home is None else self._of_rows(np.arange(len(self.X)))
+        # Memory for the rows that are drawn, not for all: there may be very many.
+        rng = np.random.default_rng(self.seeds(1)[0])
+        return self._of_rows(np.sort(rng.choice(len(self.X), n_rows, replace=False, shuffle=False)))
+
+    def _of_rows(self, rows: NDArray[np.intp]) -> "Problem":
+        """Some of the rows, weighing as much as all."""
+        if self.home is None:
+            X, weights, total = self.X[rows], self.weights[rows], self.weights.sum()
+        else:
+            home, known = self.at_home()
+            X, weights = home.take(rows)
+            weights, total = weights if weights.size else np.ones(len(rows)), known.weight
+        whole = self._replace(X=X, rows=rows, home=None, known=None)
+        if len(rows) == len(self.X) and (weights == 1).all():
+            return whole
+        return whole._replace(sample_weight=weights * (total / weights.sum()))
 
     def canonical(self) -> "Problem":
         """Equal rows as one that weighs as much, and all in the order of their values.
@@ -115,9 +147,10 @@ class Found(NamedTuple):
 class State(NamedTuple):
     """Groups, the rows assigned to them, and the objective there."""
 
-    assigned: NDArray  # labels, or Z
+    assigned: Any  # labels, or Z; or who knows them, where rows are too many
     A: Any
     value: float
+    sizes: NDArray[np.float64] | None = None  # the weight of the rows of each group, where it is known
 
 
 def means_of(A: Any) -> NDArray:

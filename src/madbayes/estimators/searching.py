@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.path_search import Kind
 from madbayes.engine.search import Lineage, Search, report, search
+from madbayes.estimators.checkpoints import Checkpoint, Checkpoints
 from madbayes.estimators.problem import Found, Problem
 from madbayes.estimators.progress import STEPS, Budget, Steps
 from madbayes.model import Likelihood
@@ -33,11 +34,29 @@ class Searching:
     _search_rows: int  # at most so many are searched
 
     def _search(
-        self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget
+        self,
+        problem: Problem,
+        likelihood: Likelihood,
+        penalty: float,
+        path: PenaltyPath | None,
+        budget: Budget,
+        saved: Checkpoints | None,
     ) -> Found:
         """The lowest objective that can be had."""
-        look = self._search_paper if self.search == "paper" else self._search_best
-        found = look(problem, likelihood, penalty, path, budget)
+        if saved is not None and saved.state is not None:
+            found = self._found_before(saved.state, budget)
+        elif self.search != "paper":
+            found = self._search_best(problem, likelihood, penalty, path, budget)
+        elif problem.home is None:
+            found = self._search_paper(problem, likelihood, penalty, path, budget)
+        else:  # from one group, in an order of the rows that needs no table in memory
+            found = Found(problem.moments()[0][None], [], 0, False, [], {"search": "paper", "n_init": 1})
+        if saved is not None:
+            saved.begin(
+                penalty=penalty, A=found.A, trace=list(found.trace), path=path, runs=found.runs, info=dict(found.info)
+            )
+        if problem.home is not None and not budget.progress.stopped:
+            found = self._go_over_all(problem, penalty, found, budget, saved)
         if budget.progress.stopped:
             found.info["stopped"] = budget.progress.stopped
         return found
@@ -67,10 +86,10 @@ class Searching:
         info = {"search": "best", "rows": len(sample.X), **report(lineages)}
         assert best.best is not None
         A = landscape.parameters(best.best)
-        if len(problem.X) <= self._search_rows:
+        if problem.home is not None or len(problem.X) <= self._search_rows:
             return Found(A, best.trace, best.moves, True, runs, info)
         # What is best on a sample need not be better than the user's start on all rows.
-        starts = [self._start_at(problem, A)] + ([] if problem.init is None else [problem.init])
+        starts = [A] + ([] if problem.init is None else [problem.init])
         try:
             with budget.progress.part("all rows"):
                 descents = [self._descend_from(problem, likelihood, penalty, start) for start in starts]
@@ -79,6 +98,57 @@ class Searching:
             return Found(A, best.trace, best.moves, False, runs, info)
         run = min(descents, key=lambda run: run.value)
         return Found(run.A, list(run.trace), run.iterations, run.converged, runs, info)
+
+    def _found_before(self, state: Checkpoint, budget: Budget) -> Found:
+        """Where an earlier fit with this checkpoint has come to."""
+        budget.begin()
+        budget.n_runs += 1
+        return Found(state.A, list(state.trace), len(state.trace), True, state.runs, {**state.info, "resumed": True})
+
+    def _go_over_all(
+        self, problem: Problem, penalty: float, found: Found, budget: Budget, saved: Checkpoints | None
+    ) -> Found:
+        """The paper's algorithm on all rows, from what was found on a sample, and from the user's start."""
+        best: Any = None
+        run: Any = None
+        # After a pass over all rows, what was found on a sample before is of another scale.
+        before = list(found.trace) if found.info.get("resumed") else []
+
+        def watch(now: Any) -> bool:
+            nonlocal run
+            run = now
+            self._say_pass(problem, now, budget)
+            if saved is not None and (best is None or now.value < best.value):
+                saved.advance(now.A, before + list(now.trace))
+            return budget.is_spent()
+
+        # What is best on a sample need not be better than the user's start on all rows.
+        starts = [found.A] + ([] if problem.init is None else [self._init_parameters(problem)])
+        try:
+            with budget.progress.part("all rows"):
+                for start in starts:
+                    run = self._descend_at_home(problem, penalty, start, watch)
+                    best = run if best is None or run.value < best.value else best
+        except KeyboardInterrupt:
+            budget.interrupt()
+            best = best or run
+        if best is None:
+            return found._replace(converged=False)
+        return found._replace(
+            A=best.A, trace=before + list(best.trace), iterations=best.iterations, converged=best.converged
+        )
+
+    def _say_pass(self, problem: Problem, run: Any, budget: Budget) -> None:
+        budget.progress.say(
+            f"{type(self).__name__}: pass {run.iterations} over {len(problem.X)} rows: K={run.K} "
+            f"objective={run.value:.6g}"
+        )
+
+    def _init_parameters(self, problem: Problem) -> Any:
+        """The groups that the user gives for a start."""
+        return problem.init
+
+    _descend_at_home: Callable[..., Any]  # of estimators whose rows may be elsewhere
 
     @contextmanager
     def _told(self, budget: Budget, landscape: Any) -> Iterator[None]:
@@ -127,13 +197,9 @@ class Searching:
     def _groups_near(self, sample: Problem, likelihood: Any, A: NDArray) -> NDArray:
         """Labels or Z of the sample's rows at groups found on other rows."""
 
-    def _start_at(self, problem: Problem, A: Any) -> Any:
-        """These groups as the user would give them for a start."""
-        return A
-
-    @abstractmethod
     def _descend_from(self, problem: Problem, likelihood: Any, penalty: float, start: Any) -> Any:
-        """The run of the paper's algorithm that begins there."""
+        """The run of the paper's algorithm that begins there, for estimators that need all rows in memory."""
+        raise NotImplementedError
 
     def _search_paper(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget

@@ -70,6 +70,12 @@ def check_positive(name: str, value: Any, *, optional: bool = False) -> None:
         raise ValueError(f"{name}={value!r} is not accepted: give a finite number > 0{' or None' * optional}")
 
 
+def check_decay(decay: Any) -> None:
+    """A factor for weights that does not make them grow."""
+    if not is_number(decay) or not 0 < decay <= 1:
+        raise ValueError(f"decay={decay!r} is not accepted: give a number above 0 and at most 1")
+
+
 def check_choice(name: str, value: Any, accepted: tuple[Any, ...]) -> None:
     """One of a few values."""
     if not any(type(value) is type(choice) and value == choice for choice in accepted):

@@ -108,6 +108,37 @@ def load(path: str | os.PathLike[str]) -> Any:
     return model
 
 
+def save_record(record: Any, path: str | os.PathLike[str]) -> None:
+    """Write values that are no model, such as the state of a fit, in the same way: one of the classes of a fixed list.
+
+    Parameters
+    ----------
+    record : named tuple or data class
+    path : path
+    """
+    import madbayes
+
+    encoder = Encoder()
+    state = encoder.encode(record, type(record).__name__)
+    write_archive(path, {"madbayes": madbayes.__version__, "model": state}, encoder.arrays)
+
+
+def load_record(path: str | os.PathLike[str]) -> Any:
+    """Read what :func:`save_record` has written.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    ModelFileError
+        If the file is something else, or is broken.
+    """
+    with open_archive(path) as (archive, head):
+        return Decoder(read_arrays(archive, head["members"])).decode(head["model"])
+
+
 def _compare_versions(steps: list[str], written: str) -> None:
     """Say so if steps come from another scikit-learn: their attributes may mean something else here."""
     here = sklearn.__version__

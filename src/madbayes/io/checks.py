@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from madbayes.engine.online import Pieces
+from madbayes.engine.online_features import FeatureSums
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.search import Solution
 from madbayes.model import MeansCovariances, Objective
@@ -19,6 +21,9 @@ BOTH = {
     "_column_scales": ("f", "D"),
     "feature_names_in_": ("O", "D"),
 }
+# What partial_fit goes on from; K counts pieces of clusters here, or features of which some may be hidden.
+PIECES = {"weights": ("f", "K"), "means": ("f", "KD"), "scatters": ("f", "K"), "groups": ("i", "K")}
+SUMS = {"pairs": ("f", "KK"), "A": ("f", "KD"), "shown": ("b", "K")}
 NUMBERS = ("_total", "unusual_error_", "objective_", "sse_", "penalty_", "penalty_share_")
 NEEDED = {
     *("n_features_in_", "_objective", "_sizes", "_column_means", "_column_scales"),
@@ -54,6 +59,8 @@ def check_fitted(model: Any) -> None:
     if not isinstance(model._objective, Objective):
         raise ValueError("the model has no objective")
     _check_values(model, lengths["K"])
+    if hasattr(model, "_seen"):
+        _check_seen(model._seen, lengths["K"], lengths["D"])
     if hasattr(model, "path_"):
         _check_path(model.path_, model.n_features_in_)
 
@@ -83,6 +90,21 @@ def _check_values(model: Any, K: int) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _check_seen(seen: Any, K: int, D: int) -> None:
+    """Statistics of the rows seen that fit together, and the model."""
+    if not isinstance(seen, Pieces | FeatureSums):
+        raise ValueError("the model has no statistics of the rows seen")
+    kinds, rows = (PIECES, seen.weights) if isinstance(seen, Pieces) else (SUMS, seen.shown)
+    for name, (kind, letters) in kinds.items():
+        _check_array(name, getattr(seen, name), kind, letters, {"K": len(rows), "D": D})
+    if isinstance(seen, Pieces):
+        fits = np.array_equal(np.unique(seen.groups), np.arange(K)) and bool((seen.weights > 0).all())
+    else:
+        fits = int(seen.shown.sum()) == K and _is_number(seen.error) and bool(np.isfinite(seen.pairs).all())
+    if not fits:
+        raise ValueError("the statistics of the rows seen do not fit the groups")
 
 
 def _check_path(path: Any, D: int) -> None:
