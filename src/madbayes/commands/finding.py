@@ -1,6 +1,8 @@
 """From numbers to a model, its path and its stability, as the settings of a command ask for them."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ from numpy.typing import NDArray
 
 from madbayes import BPMeans, DPMeans, penalty_path, stability
 from madbayes.commands.console import log
-from madbayes.commands.errors import Interrupts
+from madbayes.commands.errors import Interrupts, UsageError
 from madbayes.commands.options import Settings, penalty_of
 from madbayes.commands.sampling import Sample, drawn_rows
 from madbayes.comparison import Stability
@@ -49,14 +51,14 @@ def find(
     else:
         chosen = penalty_of(settings.penalty)
         model = estimator(settings, found.suggest() if chosen == "auto" else chosen)
-    return fitted_to(model.set_params(time_limit=1.0, n_init=2), X), found
+    return fitted_to(model.set_params(time_limit=1.0, n_init=2, checkpoint=None), X), found
 
 
 def estimator(settings: Settings, penalty: float | str, most: int | None = None) -> GroupEstimator:
     """The model to fit."""
     common: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.jobs}
     large = {"memory_limit": settings.memory_limit, "spill_dir": settings.spill_dir, "checkpoint": settings.checkpoint}
-    common |= {name: value for name, value in large.items() if value is not None and name in DPMeans().get_params()}
+    common |= {name: value for name, value in large.items() if value is not None}
     if settings.kind == "clusters":
         return DPMeans(penalty, max_clusters=most, **common)
     return BPMeans(penalty, max_components=most, **common)
@@ -64,8 +66,15 @@ def estimator(settings: Settings, penalty: float | str, most: int | None = None)
 
 def fitted_to(model: GroupEstimator, X: NDArray | FileRows) -> GroupEstimator:
     """The model of these rows."""
-    # Until estimators take rows in files: this function goes then, and so does the condition in estimator().
-    return model.fit(X if "memory_limit" in model.get_params() else X[:])
+    try:
+        return model.fit(X)
+    except ValueError as error:
+        # What a user can put right is told in terms of options.
+        found = re.match(r"(memory_limit|checkpoint)(=?)", str(error))
+        if found is None:
+            raise
+        option = f"--{found[1].replace('_', '-')}{' ' if found[2] else ''}"
+        raise UsageError(f"{option}{str(error)[found.end() :]}") from error
 
 
 def fit_near_groups(X: NDArray | FileRows, settings: Settings, found: PenaltyPath) -> GroupEstimator:
@@ -74,7 +83,9 @@ def fit_near_groups(X: NDArray | FileRows, settings: Settings, found: PenaltyPat
     model = fitted_to(near_groups(settings, found, wanted), X)
     if len(model.group_names_) < wanted < max(found.intervals):
         # Fewer are best where the path, which looks less far, has so many: a lower penalty gives them.
-        model = fitted_to(near_groups(settings, found, wanted + 1), X)
+        # It is another fit, with a state of its own.
+        place = settings.checkpoint and str(Path(settings.checkpoint, "next"))
+        model = fitted_to(near_groups(settings, found, wanted + 1).set_params(checkpoint=place), X)
     return model
 
 

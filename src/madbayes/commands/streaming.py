@@ -26,7 +26,7 @@ from madbayes.tables.streaming import Block, can_stream
 from madbayes.words import counted
 
 # Bytes of numbers that are read back from the disk at a time, and the part of a limit of memory that they may have.
-BLOCK_BYTES, BLOCK_SHARE = 2**23, 1 / 40
+BLOCK_BYTES, BLOCK_SHARE = 2**23, 1 / 100
 # The column of rows that are put aside that says why.
 REASON = "reason"
 

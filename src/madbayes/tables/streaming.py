@@ -19,7 +19,7 @@ from madbayes.tables.checks import TableError, as_frame, quoted
 # Rows of a block: of few bytes, so that work on one is cheap beside what a command needs anyway.
 BLOCK_BYTES, MOST_ROWS, LEAST_ROWS = 2**24, 2**16, 2**9
 # Part of a limit of memory that a block may have: the next one is read while it is used, and several copies are made.
-BLOCK_SHARE = 1 / 40
+BLOCK_SHARE = 1 / 100
 # Keys that may stay in memory while different values are counted, with no limit of memory.
 CAPACITY = 2**24
 # Columns that pandas writes for labels of rows without a name.
@@ -117,7 +117,7 @@ class TableStream:
     @property
     def capacity(self) -> int:
         """Keys that may stay in memory while different values are counted."""
-        return CAPACITY if self.memory_limit is None else max(2**12, self.memory_limit // 100)
+        return CAPACITY if self.memory_limit is None else max(2**12, self.memory_limit // 400)
 
     @property
     def frames(self) -> Frames:
