@@ -58,7 +58,7 @@ class StreamIntake:
     sample : Sample
         Rows that stand for all that are used.
     X : FileRows or array
-        All rows that are used; those of the sample where a model exists already.
+        All rows that are used; those of the sample where it has all of them, or where nobody asks for more.
     puts_aside : bool
         Whether bad rows are put aside.
     n_bad : int
@@ -181,7 +181,7 @@ def look_at_stream(
         n_dropped = stream.n_rows - screen.n_bad - len(encoded.rows)
         recipe.learn(encoded, n_dropped=n_dropped)
         sample = sample_of(recipe, sampler)
-        X = finished(recipe, encoded, settings.spill_dir) if keep_rows else sample.X
+        X = finished(recipe, encoded, settings.spill_dir) if keep_rows and not sample.is_all else sample.X
     if screen.n_bad:
         log.info("  %s cannot be used and are put aside", f"{screen.n_bad} of {counted(stream.n_rows, 'row')}")
     return StreamIntake(stream, recipe, sample, X, settings.puts_aside, screen.n_bad)
