@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.estimators import validation
 from madbayes.estimators.base import GroupEstimator
+from madbayes.estimators.identity import pairs
 from madbayes.model.priors import Kind, one_hot
 from madbayes.words import counted, listed, percent
 
@@ -148,9 +148,7 @@ def _match(a: Groups, b: Groups) -> Match:
     opposite = _jaccard(sizes_a[:, None] - both, sizes_a, N - sizes_b)
     flip = (opposite > plain) & (a.may_flip[:, None] | b.may_flip)
     shares = np.where(flip, opposite, plain)
-    rows, columns = linear_sum_assignment(1e-9 * flip - shares)  # among equal ones, as they stand
-    paired = shares[rows, columns] > 0
-    rows, columns = rows[paired], columns[paired]
+    rows, columns = pairs(1e-9 * flip - shares, 0.0)  # among equal ones, as they stand
     order, complemented, group_agreement = np.full(K, -1), np.zeros(K, dtype=bool), np.zeros(K)
     order[rows], complemented[rows], group_agreement[rows] = columns, flip[rows, columns], shares[rows, columns]
     flipped = columns[complemented[rows]]
@@ -349,6 +347,7 @@ class Refits(NamedTuple):
         N = len(self.X)
         rows = np.sort(random.choice(N, max(1, round(self.share * N)), replace=False))
         settings: dict[str, Any] = {"random_state": random.randint(2**31 - 1), "n_jobs": None, "init": None}
+        settings["checkpoint"] = None  # the state of another fit
         if "penalty" in self.fit.get_params():
             settings["penalty"] = self.fit.penalty_
         # Weighing as much as the whole table, a part has losses of the same scale: the penalty needs no change.

@@ -32,7 +32,7 @@ def test_other_columns_and_another_order_do_not_matter(result, table, tmp_path):
     found, trained = pd.read_csv(tmp_path / "a.csv"), pd.read_parquet(result / "assignments.parquet")
     assert found["label"].tolist() == trained["label"].iloc[[31, 5]].tolist()
     assert np.allclose(found[["margin", "error"]], trained[["margin", "error"]].iloc[[31, 5]])
-    assert list(found.columns) == ["row", "label", "group", "margin", "error", "unusual"]
+    assert list(found.columns) == ["row", "label", "group", "group_id", "margin", "error", "unusual"]
 
 
 def test_what_is_unheard_of_is_counted(result, tmp_path):

@@ -25,7 +25,7 @@ def test_all_files_are_there_and_no_others(result):
 
 def test_assignments_keep_the_ids_and_find_the_groups(result, table):
     found = pd.read_parquet(result / "assignments.parquet")
-    assert list(found.columns) == ["row", "customer", "label", "group", "margin", "error", "unusual"]
+    assert list(found.columns) == ["row", "customer", "label", "group", "group_id", "margin", "error", "unusual"]
     assert found["customer"].tolist() == make_table()["customer"].tolist()
     truth = np.arange(60) % 3
     assert len(set(zip(truth, found["label"], strict=True))) == 3
@@ -39,7 +39,7 @@ def test_components_are_in_original_units(result, table):
     means = pd.read_csv(table).groupby(labels)[["income", "age"]].mean()
     assert np.allclose(found[["income", "age"]], means)
     assert found["size"].tolist() == [20, 20, 20]
-    assert found.columns.tolist() == ["group", "name", "size", "share", "income", "age"] + [
+    assert found.columns.tolist() == ["group", "group_id", "name", "size", "share", "income", "age"] + [
         f"channel={value}" for value in ("app", "shop", "web")
     ]
 
@@ -161,9 +161,11 @@ def test_features_of_pictures(features):
     agreement = madbayes.match(found[names].to_numpy(), Z)
     assert agreement.agreement > 0.99
     components = pd.read_parquet(features / "result" / "components.parquet")
-    assert components.shape == (4, 4 + 64)  # every pixel, constant or not
+    assert components.shape == (4, 5 + 64)  # every pixel, constant or not
     about = json.loads(pq.read_schema(features / "result" / "assignments.parquet").metadata[results.KEY])
-    assert about == {"kind": "features", "groups": names, "ids": []}
+    (origin,) = set(about.pop("origins"))
+    assert len(origin) == 16
+    assert about == {"kind": "features", "groups": names, "group_ids": [0, 1, 2, 3], "ids": []}
 
 
 def test_names_of_columns_may_be_ours_or_have_commas(tmp_path):
@@ -173,7 +175,7 @@ def test_names_of_columns_may_be_ours_or_have_commas(tmp_path):
                  "--penalty", "5%", "--out", tmp_path / "out", "--refits", 0)  # fmt: skip
     assert found.exit_code == 0, found.output
     assert list(pd.read_parquet(tmp_path / "out" / "assignments.parquet").columns[:3]) == ["row", "label_", "label"]
-    assert list(pd.read_parquet(tmp_path / "out" / "components.parquet").columns[4:6]) == ["a,b", "size_"]
+    assert list(pd.read_parquet(tmp_path / "out" / "components.parquet").columns[5:7]) == ["a,b", "size_"]
     about = json.loads(pq.read_schema(tmp_path / "out" / "assignments.parquet").metadata[results.KEY])
     assert about["ids"] == ["label_"]  # which compare finds rows by
     assert call("compare", tmp_path / "out", tmp_path / "out").exit_code == 0
@@ -398,11 +400,11 @@ def test_ctrl_c_before_the_search_has_anything_ends_with_a_quick_look(options, t
     """The signal comes while the first model is made; the second one is fitted in a hurry."""
     make, seen = finding.estimator, []
 
-    def interrupted(*words):
+    def interrupted(*words, **more):
         seen.append(words)
         if len(seen) == 1:
             os.kill(os.getpid(), signal.SIGINT)
-        return make(*words)
+        return make(*words, **more)
 
     monkeypatch.setattr(finding, "estimator", interrupted)
     found = call("fit", table, *options, "--out", tmp_path / "out")

@@ -36,6 +36,7 @@ def test_console_blocks_are_true(page, tmp_path, monkeypatch):
     for year, rows in (("2024", slice(350)), ("2025", slice(350, None))):
         Path("customers", year).mkdir(parents=True)
         make_customers(0)[rows].to_parquet(Path("customers", year, "part-0.parquet"), index=False)
+    make_customers(2).to_csv("tomorrow.csv", index=False)
     commands = list(commands_of(page))
     assert commands
     for command, lines in commands:

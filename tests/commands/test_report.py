@@ -73,7 +73,7 @@ def test_a_table_that_has_changed_is_noticed(copy, table):
     [
         ([], 4, "is there already: replace it with --force"),
         (["--name", "cheap"], 2, "--name cheap: give the number of a group and its name, such as 0=cheap"),
-        (["--name", "7=cheap"], 2, "--name: "),
+        (["--name", "7=cheap"], 2, "--name 7=cheap: there is no group 7, but 0, 1, 2"),
         (["nowhere.csv", "--out", "new.html"], 2, "is not there: check the name"),
     ],
 )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from madbayes import BPMeans, DPMeans, penalty_path, stability
 from madbayes.commands.console import log
 from madbayes.commands.errors import Interrupts, UsageError
-from madbayes.commands.options import Settings, penalty_of
+from madbayes.commands.options import SAME, Settings, penalty_of
 from madbayes.commands.sampling import Sample, drawn_rows
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
@@ -30,14 +30,31 @@ QUICK = {"max_components": 8, "max_rows": 200, "n_null": 0}
 
 
 def find(
-    X: NDArray | FileRows, sample: Sample, settings: Settings, stopped: Interrupts
+    X: NDArray | FileRows,
+    sample: Sample,
+    settings: Settings,
+    stopped: Interrupts,
+    start: GroupEstimator | None = None,
 ) -> tuple[GroupEstimator, PenaltyPath | None]:
-    """The model, and the path if it was needed to find it; of rows in a file, that of a sample."""
+    """The model, and the path if it was needed to find it; with the ids of an earlier one where it is continued."""
+    if start is not None and settings.groups is None and settings.penalty == SAME:
+        settings = replace(settings, penalty=str(start.penalty_ * X.shape[0] / start._total))
+    model, found = find_groups(X, sample, settings, stopped, start)
+    if start is not None:
+        # Once more, for a start of too many groups was none; the file of a result has no other result in it.
+        model.set_params(init=None)._name_groups(start)
+    return model, found
+
+
+def find_groups(
+    X: NDArray | FileRows, sample: Sample, settings: Settings, stopped: Interrupts, start: GroupEstimator | None
+) -> tuple[GroupEstimator, PenaltyPath | None]:
+    """The same before it has ids; the path is that of the sample."""
     try:
         if settings.groups is not None:
             found = find_path(sample, settings)
-            return fit_near_groups(X, settings, found), found
-        model = fitted_to(estimator(settings, penalty_of(settings.penalty)), X)
+            return fit_near_groups(X, settings, found, start), found
+        model = fitted_to(estimator(settings, penalty_of(settings.penalty), start=start), X)
         return model, getattr(model, "path_", None)
     except KeyboardInterrupt:
         if not stopped.happened:
@@ -47,18 +64,26 @@ def find(
     found = find_path(sample, settings, **QUICK)
     settings = replace(settings, groups=min(settings.groups, 8) if settings.groups else None)
     if settings.groups is not None:
-        model = near_groups(settings, found, int(settings.groups))
+        model = near_groups(settings, found, int(settings.groups), start)
     else:
         chosen = penalty_of(settings.penalty)
-        model = estimator(settings, found.suggest() if chosen == "auto" else chosen)
+        model = estimator(settings, found.suggest() if chosen == "auto" else chosen, start=start)
     return fitted_to(model.set_params(time_limit=1.0, n_init=2, checkpoint=None), X), found
 
 
-def estimator(settings: Settings, penalty: float | str, most: int | None = None) -> GroupEstimator:
-    """The model to fit."""
-    common: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.jobs}
-    large = {"memory_limit": settings.memory_limit, "spill_dir": settings.spill_dir, "checkpoint": settings.checkpoint}
-    common |= {name: value for name, value in large.items() if value is not None}
+def estimator(
+    settings: Settings, penalty: float | str, most: int | None = None, start: GroupEstimator | None = None
+) -> GroupEstimator:
+    """The model to fit; a start of more groups than there may be is none."""
+    too_many = start is not None and most is not None and len(start.group_ids_) > most
+    common: dict[str, Any] = {
+        "random_state": settings.seed,
+        "n_jobs": settings.jobs,
+        "init": None if too_many else start,
+        "memory_limit": settings.memory_limit,
+        "spill_dir": settings.spill_dir,
+        "checkpoint": settings.checkpoint,
+    }
     if settings.kind == "clusters":
         return DPMeans(penalty, max_clusters=most, **common)
     return BPMeans(penalty, max_components=most, **common)
@@ -77,25 +102,29 @@ def fitted_to(model: GroupEstimator, X: NDArray | FileRows) -> GroupEstimator:
         raise UsageError(f"{option}{str(error)[found.end() :]}") from error
 
 
-def fit_near_groups(X: NDArray | FileRows, settings: Settings, found: PenaltyPath) -> GroupEstimator:
+def fit_near_groups(
+    X: NDArray | FileRows, settings: Settings, found: PenaltyPath, start: GroupEstimator | None = None
+) -> GroupEstimator:
     """A model of so many groups, or nearly."""
     wanted = int(settings.groups or 1)
-    model = fitted_to(near_groups(settings, found, wanted), X)
+    model = fitted_to(near_groups(settings, found, wanted, start), X)
     if len(model.group_names_) < wanted < max(found.intervals):
         # Fewer are best where the path, which looks less far, has so many: a lower penalty gives them.
         # It is another fit, with a state of its own.
         place = settings.checkpoint and str(Path(settings.checkpoint, "next"))
-        model = fitted_to(near_groups(settings, found, wanted + 1).set_params(checkpoint=place), X)
+        model = fitted_to(near_groups(settings, found, wanted + 1, start).set_params(checkpoint=place), X)
     return model
 
 
-def near_groups(settings: Settings, found: PenaltyPath, least: int) -> GroupEstimator:
+def near_groups(
+    settings: Settings, found: PenaltyPath, least: int, start: GroupEstimator | None = None
+) -> GroupEstimator:
     """A model of at most the groups wanted, at a penalty where so many are best, or else the next higher number."""
     wanted, most = int(settings.groups or 1), max(found.intervals)
     if least > most:
         log.warning("%d groups are more than the rows tell apart: %d at most", wanted, most)
     K = min((K for K in found.intervals if least <= K), default=most)
-    return estimator(settings, found.suggest(K), wanted)
+    return estimator(settings, found.suggest(K), wanted, start)
 
 
 def find_path(sample: Sample, settings: Settings, **options: Any) -> PenaltyPath:

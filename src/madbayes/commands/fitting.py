@@ -69,6 +69,7 @@ def fit(
     scale: options.ScaleOption = None,
     pca: options.PcaOption = None,
     missing: options.MissingOption = options.Missing.error,
+    init: options.InitOption = None,
     out: OutOption = None,
     force: options.ForceOption = False,
     config: ConfigOption = None,
@@ -95,6 +96,8 @@ def fit(
     - madbayes fit photos/ --kind features --pca 100
 
     - madbayes fit s3://bucket/sales --memory-limit 2GB --bad-rows quarantine --out sales
+
+    - madbayes fit tuesday.csv --init monday-groups
 
     Ctrl-C keeps the best result so far.
     """
@@ -184,12 +187,12 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
     began = datetime.now(UTC)
     results.check_folder(out, force=force)
     intake = take_in(settings, talk)
-    settings = replace(settings, scale=intake.recipe.scale)
+    settings = replace(settings, scale=intake.recipe.scale, pca=intake.recipe.pca, missing=intake.recipe.missing)
     # From here on Ctrl-C ends with a result, and a module that was interrupted while it was imported cannot give one.
     import_module("madbayes.engine.kernels")
     sample = intake.sample
     with talk.step("Finding groups", "fit"):
-        model, found = find(intake.X, sample, settings, stopped)
+        model, found = find(intake.X, sample, settings, stopped, intake.start)
     if found is None and not stopped.happened:
         with talk.step("Looking at numbers of groups", "path"), suppress(KeyboardInterrupt):
             found = find_path(sample, settings)

@@ -11,10 +11,19 @@ from numpy.typing import NDArray
 
 from madbayes.commands import results
 from madbayes.commands.console import Talk, data, log
+from madbayes.commands.errors import UsageError
 from madbayes.commands.options import Settings, names_of
-from madbayes.commands.results import Fitted
+from madbayes.commands.results import Fitted, open_model
 from madbayes.commands.sampling import Sample
-from madbayes.commands.streaming import StreamIntake, is_streamed, look_again_at_stream, look_at_stream, open_stream
+from madbayes.commands.streaming import (
+    StreamIntake,
+    is_streamed,
+    look_again_at_stream,
+    look_at_stream,
+    open_stream,
+    take_on_stream,
+)
+from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.problem import DOMINANT
 from madbayes.tables import Decision, Recipe, Table, read_table
 from madbayes.words import counted, listed
@@ -30,6 +39,7 @@ class Intake:
     recipe: Recipe
     X: NDArray[np.float64]
     kept: NDArray[np.bool_]
+    start: GroupEstimator | None = None  # the model that is to be continued
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -70,14 +80,18 @@ class Intake:
 
 
 def take_in(settings: Settings, talk: Talk, *, keep_rows: bool = True) -> Intake | StreamIntake:
-    """Read a table and look at its columns; block by block where it may be too long for memory.
+    """Read a table and look at its columns, or treat them as an earlier result did.
 
-    All its numbers are kept, or those of a sample, where it is.
+    Where it may be too long for memory that is done block by block, and all its numbers are kept on the disk, or only
+    those of a sample.
     """
     name = str(settings.data)
     if not is_streamed(name, settings.memory_limit, settings.bad_rows):
         return take_in_whole(settings, talk)
+    start = None if settings.init is None else open_start(settings)
     stream = open_stream(name, settings.memory_bytes, settings.spill_dir, talk)
+    if start is not None:
+        return take_on_stream(start, stream, settings, talk)
     recipe = recipe_for(settings, stream.columns)
     found = look_at_stream(recipe, stream, settings, talk, keep_rows=keep_rows)
     tell_of(recipe, stream.n_rows)
@@ -88,6 +102,8 @@ def take_in(settings: Settings, talk: Talk, *, keep_rows: bool = True) -> Intake
 def take_in_whole(settings: Settings, talk: Talk) -> Intake:
     """The same in memory."""
     source = Path(str(settings.data))
+    if settings.init is not None:
+        return take_on(open_start(settings), source, talk)
     with talk.step(f"Reading {source.name}", "read"):
         table = read_table(source)
     rows, columns = table.frame.shape
@@ -110,6 +126,14 @@ def tell_of(recipe: Recipe, n_rows: int) -> None:
         log.info("  %d of %d rows have missing values and are left out", recipe.n_dropped_, n_rows)
     if recipe.axes_ is not None:
         log.info("  %d principal components of %d columns of numbers", len(recipe.axes_), len(recipe.encoded_names_))
+
+
+def open_start(settings: Settings) -> Fitted:
+    """The earlier result that is to be continued."""
+    fitted = open_model(Path(str(settings.init)))
+    if fitted.kind != settings.kind:
+        raise UsageError(f"--init {settings.init} has {fitted.kind}: add --kind {fitted.kind}, or name another result")
+    return fitted
 
 
 def warn_of_scales(recipe: Recipe, shape: tuple[int, ...] | None) -> None:
@@ -148,14 +172,27 @@ def take_again(fitted_recipe: Recipe, source: str, settings: Settings, talk: Tal
 
 def take_again_whole(fitted_recipe: Recipe, source: Path, talk: Talk) -> Intake:
     """The same in memory."""
+    table = read_again(fitted_recipe, source, talk)
+    X, kept = fitted_recipe.rows(table.frame)
+    return Intake(table, fitted_recipe, X, kept)
+
+
+def take_on(fitted: Fitted, source: Path, talk: Talk) -> Intake:
+    """The same for a fit that continues the model."""
+    table = read_again(fitted.recipe, source, talk)
+    recipe, (X, kept) = fitted.recipe.carry_on(table.frame)
+    return Intake(table, recipe, X, kept, fitted.model)
+
+
+def read_again(fitted_recipe: Recipe, source: Path, talk: Talk) -> Table:
+    """A table whose columns are of the kinds that a recipe knows."""
     texts = [column.name for column in fitted_recipe.columns_ if column.role == "category"]
     with talk.step(f"Reading {source.name}", "read"):
         table = read_table(source, text_columns=texts)
-        X, kept = fitted_recipe.rows(table.frame)
     rows, columns = table.frame.shape
     sizes = f"{counted(rows, 'row')}, {counted(columns, 'column')}"
     log.info("%s: %s", source.name, sizes, extra=data(rows=rows, columns=columns))
-    return Intake(table, fitted_recipe, X, kept)
+    return table
 
 
 def tell(decisions: Sequence[Decision]) -> None:

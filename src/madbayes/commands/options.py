@@ -47,6 +47,10 @@ class Missing(StrEnum):
     median = "median"
 
 
+# What an earlier result has decided for those that continue it, and the penalty that it had.
+DECIDED = ("columns", "leave_out", "id_column", "scale", "pca", "missing")
+SAME = "same"
+
 TABLE, HOW, RESULT, LARGE = "The table", "How to look for groups", "The result", "More rows than memory"
 
 DataFile = Annotated[
@@ -67,9 +71,9 @@ KindOption = Annotated[
 PenaltyOption = Annotated[
     str,
     typer.Option(
-        metavar="auto|FLOAT|2%",
+        metavar="auto|FLOAT|2%|same",
         help="The price of one more group: a number in squared units of the scaled columns, a share of the squared "
-        "error of one group, or what the table suggests.",
+        "error of one group, what the table suggests, or the same as in --init for as many rows.",
         rich_help_panel=HOW,
     ),
 ]
@@ -151,6 +155,16 @@ BadRowsOption = Annotated[
         rich_help_panel=LARGE,
     ),
 ]
+InitOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="MODEL",
+        help="Continue an earlier result, a folder or its model: groups that survive keep their ids and names, columns "
+        "are treated as they were, and the penalty is the same for as many rows unless one is given.",
+        show_default=False,
+        rich_help_panel=HOW,
+    ),
+]
 SeedOption = Annotated[int, typer.Option(metavar="N", help="Same seed, same answer.", rich_help_panel=HOW)]
 JobsOption = Annotated[int, typer.Option(metavar="N", help="Threads; -1 is all cores.", rich_help_panel=HOW)]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.", rich_help_panel=RESULT)]
@@ -174,6 +188,7 @@ class Settings:
     scale: str | None = None
     pca: int | None = None
     missing: str = "error"
+    init: str | None = None
     seed: int = 0
     refits: int = 10
     jobs: int = -1
@@ -211,7 +226,20 @@ def settings_of(context: typer.Context, config: Path | None) -> Settings:
         raise UsageError("--penalty and --groups: give one of them, for either decides the other")
     if explicit == {"penalty"}:
         values["groups"] = None
+    if values.get("init") is not None:
+        check_continued(context)
+        if not explicit and config is None:
+            values["penalty"] = SAME
     return checked(Settings(**values))
+
+
+def check_continued(context: typer.Context) -> None:
+    """Refuse options that an earlier result has decided."""
+    if given := [name for name in DECIDED if is_given(context, name)]:
+        raise UsageError(
+            f"--{given[0].replace('_', '-')} does not go with --init: columns are treated as in that result, so that "
+            "the two can be compared"
+        )
 
 
 def checked(settings: Settings) -> Settings:
@@ -227,10 +255,12 @@ def checked(settings: Settings) -> Settings:
         value = getattr(settings, name)
         if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
             refuse(name, value, "names of columns")
-    for name in ("data", "id_column", "memory_limit", "checkpoint", "spill_dir"):
+    for name in ("data", "id_column", "init", "memory_limit", "checkpoint", "spill_dir"):
         if not isinstance(getattr(settings, name), str | None):
             refuse(name, getattr(settings, name), "a name")
-    if settings.groups is None:
+    if settings.penalty == SAME and settings.init is None:
+        raise UsageError("--penalty same: name the earlier result that has it, --init MODEL")
+    if settings.groups is None and settings.penalty != SAME:
         penalty_of(settings.penalty)
     check_memory(settings)
     return settings

@@ -20,6 +20,7 @@ from madbayes.commands.streaming import StreamIntake
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.sources.places import is_url
+from madbayes.words import listed
 
 # Parts of a run that are dictionaries, if they are there.
 DICTIONARIES = ("settings", "input", "versions")
@@ -136,13 +137,15 @@ def source_of(given: str | None, run: dict[str, Any]) -> str:
 
 
 def rename(fitted: Fitted, given: list[str]) -> None:
-    """Give groups their names."""
-    names = {}
+    """Give groups their names; they are numbered by their ids, as they are called."""
+    names, places = {}, {group_id: k for k, group_id in enumerate(fitted.model.group_ids_.tolist())}
     for one in given:
         group, sign, name = one.partition("=")
         if not sign or not group.strip().isdecimal():
             raise UsageError(f"--name {one}: give the number of a group and its name, such as 0=cheap")
-        names[int(group)] = name.strip()
+        if int(group) not in places:
+            raise UsageError(f"--name {one}: there is no group {int(group)}, but {listed(places, len(places))}")
+        names[places[int(group)]] = name.strip()
     try:
         fitted.model.rename(names)
     except ValueError as error:

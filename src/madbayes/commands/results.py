@@ -102,7 +102,8 @@ def group_values(fitted: Fitted, X: NDArray) -> dict[str, NDArray]:
     scores = np.asarray(model.score_samples(X))
     if fitted.kind == "clusters":
         labels = model.predict(X)
-        groups = {"label": labels, "group": np.asarray(model.group_names_, dtype=object)[labels]}
+        names = np.asarray(model.group_names_, dtype=object)
+        groups = {"label": labels, "group": names[labels], "group_id": model.group_ids_[labels]}
     else:
         Z = np.asarray(model.transform(X)).astype(np.uint8)
         groups = dict(zip(group_columns(model.group_names_), Z.T, strict=True))
@@ -112,7 +113,7 @@ def group_values(fitted: Fitted, X: NDArray) -> dict[str, NDArray]:
 def types_of(fitted: Fitted) -> dict[str, Any]:
     """Columns of these values and their types in a file, which are the same if no row has groups."""
     if fitted.kind == "clusters":
-        groups = {"label": pa.int64(), "group": pa.string()}
+        groups = {"label": pa.int64(), "group": pa.string(), "group_id": pa.int64()}
     else:
         groups = dict.fromkeys(group_columns(fitted.model.group_names_), pa.uint8())
     return {**groups, "margin": pa.float64(), "error": pa.float64(), "unusual": pa.bool_()}
@@ -162,6 +163,7 @@ def components(fitted: Fitted, sizes: NDArray[np.int64], n_rows: int) -> pd.Data
     facts = pd.DataFrame(
         {
             "group": np.arange(fitted.K),
+            "group_id": fitted.model.group_ids_,
             "name": fitted.model.group_names_,
             "size": sizes,
             "share": sizes / max(1, n_rows),
@@ -179,7 +181,13 @@ def write_assignments(table: pd.DataFrame, path: Path, fitted: Fitted, ids: pd.D
 
 def about_groups(fitted: Fitted, ids: Sequence[str]) -> dict[str, Any]:
     """What a program must know to read assignments."""
-    return {"kind": fitted.kind, "groups": list(fitted.model.group_names_), "ids": list(ids)}
+    return {
+        "kind": fitted.kind,
+        "groups": list(fitted.model.group_names_),
+        "group_ids": fitted.model.group_ids_.tolist(),
+        "origins": list(fitted.model._group_origins),
+        "ids": list(ids),
+    }
 
 
 def metadata_of(about: dict[str, Any]) -> dict[bytes, bytes]:

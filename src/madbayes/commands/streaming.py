@@ -1,7 +1,7 @@
 """Tables that are read block by block: their numbers on the disk, a sample in memory, their groups file by file."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from madbayes.commands.errors import UsageError
 from madbayes.commands.options import Settings
 from madbayes.commands.results import Fitted
 from madbayes.commands.sampling import Sample, Sampler, sample_size
+from madbayes.estimators.base import GroupEstimator
 from madbayes.sources import FileRows, RowWriter, ahead
 from madbayes.sources.places import is_url
 from madbayes.tables import Recipe, TableStream
@@ -63,6 +64,8 @@ class StreamIntake:
         Whether bad rows are put aside.
     n_bad : int
         How many there are.
+    start : estimator, optional
+        The model that is to be continued.
     """
 
     stream: TableStream
@@ -71,6 +74,7 @@ class StreamIntake:
     X: FileRows | NDArray[np.float64]
     puts_aside: bool
     n_bad: int
+    start: GroupEstimator | None = None
 
     shape = None  # they are no pictures
 
@@ -115,17 +119,44 @@ def told(blocks: Iterator[Block], stream: TableStream, talk: Talk) -> Iterator[B
         yield block
 
 
-def spool(
-    recipe: Recipe, stream: TableStream, screen: Screen, sampler: Sampler, folder: str | None, talk: Talk
-) -> FileRows:
+@dataclass(frozen=True)
+class Spooled:
+    """Encoded rows of a table, on the disk."""
+
+    stream: TableStream
+    encoded: "Reread"
+    screen: Screen
+    sampler: Sampler
+
+    @property
+    def n_dropped(self) -> int:
+        """Rows that were left out because a value is missing."""
+        return self.stream.n_rows - self.screen.n_bad - len(self.encoded.rows)
+
+    def finished(self, recipe: Recipe, settings: Settings, *, keep_rows: bool = True) -> StreamIntake:
+        """With a recipe that has learned its scales, what a model needs."""
+        if self.screen.n_bad:
+            lost = f"{self.screen.n_bad} of {counted(self.stream.n_rows, 'row')}"
+            log.info("  %s cannot be used and are put aside", lost)
+        sample = sample_of(recipe, self.sampler)
+        X = sample.X if sample.is_all or not keep_rows else finished(recipe, self.encoded, settings.spill_dir)
+        return StreamIntake(self.stream, recipe, sample, X, settings.puts_aside, self.screen.n_bad)
+
+
+def spool(recipe: Recipe, stream: TableStream, settings: Settings, talk: Talk, *, is_new: bool = False) -> Spooled:
     """Put the encoded rows on the disk, and draw the sample."""
-    with RowWriter(folder, len(recipe.encoded_names_), np.float64) as writer:
+    screen = Screen(recipe, stream, quarantine=settings.puts_aside, is_new=is_new)
+    sampler = new_sampler(stream, settings.seed)
+    with (
+        talk.step("Encoding the rows", "encode"),
+        RowWriter(settings.spill_dir, len(recipe.encoded_names_), np.float64) as writer,
+    ):
         for block in told(stream.blocks(), stream, talk):
             good = screen.passed(block)
             writer.append(good.X)
             draw(sampler, block, good)
         screen.finish()
-        return writer.close()
+        return Spooled(stream, Reread(writer.close(), stream.memory_limit), screen, sampler)
 
 
 def draw(sampler: Sampler, block: Block, good: Good) -> None:
@@ -173,18 +204,20 @@ def look_at_stream(
     """Learn the recipe of a table; its rows stay on the disk, or only a sample of them is kept."""
     with talk.step("Looking at the columns", "intake"):
         recipe.look(stream.frames, lenient=True, capacity=stream.capacity, folder=settings.spill_dir)
-    screen = Screen(recipe, stream, quarantine=settings.puts_aside)
-    sampler = new_sampler(stream, settings.seed)
-    with talk.step("Encoding the rows", "encode"):
-        encoded = Reread(spool(recipe, stream, screen, sampler, settings.spill_dir, talk), stream.memory_limit)
+    spooled = spool(recipe, stream, settings, talk)
     with talk.step("Scaling the rows", "scale"):
-        n_dropped = stream.n_rows - screen.n_bad - len(encoded.rows)
-        recipe.learn(encoded, n_dropped=n_dropped)
-        sample = sample_of(recipe, sampler)
-        X = finished(recipe, encoded, settings.spill_dir) if keep_rows and not sample.is_all else sample.X
-    if screen.n_bad:
-        log.info("  %s cannot be used and are put aside", f"{screen.n_bad} of {counted(stream.n_rows, 'row')}")
-    return StreamIntake(stream, recipe, sample, X, settings.puts_aside, screen.n_bad)
+        recipe.learn(spooled.encoded, n_dropped=spooled.n_dropped)
+        return spooled.finished(recipe, settings, keep_rows=keep_rows)
+
+
+def take_on_stream(start: Fitted, stream: TableStream, settings: Settings, talk: Talk) -> StreamIntake:
+    """The same for a fit that continues a model: columns are treated as they were."""
+    check_needed(start.recipe, stream)
+    spooled = spool(start.recipe, stream, settings, talk, is_new=True)
+    warn_of_unknown(spooled.screen)
+    with talk.step("Scaling the rows", "scale"):
+        recipe = start.recipe.continued(spooled.encoded, n_dropped=spooled.n_dropped)
+        return replace(spooled.finished(recipe, settings), start=start.model)
 
 
 def look_again_at_stream(recipe: Recipe, stream: TableStream, settings: Settings, talk: Talk) -> StreamIntake:

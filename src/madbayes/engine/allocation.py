@@ -121,11 +121,10 @@ class Sums(NamedTuple):
     products: NDArray  # Z'WX
 
     @classmethod
-    def of_block(cls, table: Table, rows: slice, state: State) -> "Sums":
-        """Sums over the rows of a block."""
+    def of_block(cls, X: NDArray, weights: NDArray, Z: NDArray[np.uint8], K: int) -> "Sums":
+        """Sums over the rows of a block, of the first K columns of Z, in the precision of X."""
         from madbayes.engine import kernels
 
-        X, weights, Z, K = table.rows(rows), table.weights[rows], state.Z[rows], state.used
         pairs, weighted = np.empty((K, K)), np.zeros((K, K))
         kernels.count_pairs(Z, weights, K, pairs, weighted)
         Zf = Z[:, :K].astype(X.dtype)
@@ -138,7 +137,10 @@ def fit(table: Table, state: State, workers: Workers) -> tuple[float, NDArray[np
     """Least squares: the squared error, and which columns are not redundant."""
     from madbayes.engine import kernels
 
-    parts = workers.map(lambda rows: Sums.of_block(table, rows, state), table.blocks)
+    def one(rows: slice) -> Sums:
+        return Sums.of_block(table.rows(rows), table.weights[rows], state.Z[rows], state.used)
+
+    parts = workers.map(one, table.blocks)
     pairs, weighted, products = (np.sum(part, axis=0, dtype=np.float64) for part in zip(*parts, strict=True))
     independent = np.empty(state.used, dtype=bool)
     explained = kernels.solve(pairs, weighted, table.weights.size > 0, products, state.A, state.used, independent)
@@ -153,16 +155,14 @@ def drop(state: State, independent: NDArray[np.bool_]) -> int:
     return before - state.used
 
 
-def open_features(table: Table, state: State, errors: NDArray, limits: "Limits") -> int:
+def open_features(X: NDArray, weights: NDArray, state: State, errors: NDArray, limits: "Limits") -> int:
     """Rows in order open features; returns how many."""
     from madbayes.engine import kernels
 
     before, row = state.used, 0
     while True:
-        state.used, row = kernels.open_features(
-            table.X, table.weights, state.Z, state.A, state.used, errors, row, limits
-        )
-        if row == len(table.X):
+        state.used, row = kernels.open_features(X, weights, state.Z, state.A, state.used, errors, row, limits)
+        if row == len(X):
             return state.used - before
         roomy = State.of(state.features(), 2 * state.used + 2)
         state.Z, state.A = roomy.Z, roomy.A
@@ -201,7 +201,7 @@ def advance(table: Table, state: State, limits: "Limits", workers: Workers) -> t
     """One iteration: the squared error after it, and how much has changed in Z."""
     changed, errors = sweep(table, state, workers)
     if limits.cap:
-        changed += open_features(table, state, errors, limits)
+        changed += open_features(table.X, table.weights, state, errors, limits)
     loss, independent = fit(table, state, workers)
     changed += drop(state, independent)
     if state.used < limits.K:

@@ -6,7 +6,7 @@ order: the same seed gives the same bits for any ``n_jobs``.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from threading import Lock
 from typing import Any, Self
@@ -111,5 +111,5 @@ class Workers:
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for future in waiting:  # whoever asked has gone, or one has failed
-                future.cancel()
+            # Whoever asked has gone, or one has failed: those that have not begun never will, the others end first.
+            wait([future for future in waiting if not future.cancel()])

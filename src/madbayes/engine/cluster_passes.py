@@ -86,34 +86,25 @@ class Note(NamedTuple):
     labels: NDArray[np.int64]
 
 
-def label_type(K: int) -> np.dtype:
-    """The smallest integers that count up to K."""
-    return np.min_scalar_type(max(K - 1, 0))
-
-
-def unpacked(kept: Kept | None, part: Part, order: Order, note: Note | None) -> Kept:
-    """Labels and slack of the rows of a part as the last pass left them, to be written to; at first all are pending."""
-    K = len(order.A)
+def unpacked(kept: Kept | None, part: Part, order: Order, note: Note | None) -> tuple[NDArray[np.int64], NDArray]:
+    """Labels and slack of the rows of a part as the last pass left them, to be written to; at first all are too far."""
     if kept is None:
-        return np.zeros(len(part), dtype=label_type(K)), np.full(len(part), -np.inf, dtype=np.float32)
-    labels, slack = (
-        kept[0].astype(label_type(max(K, len(order.names) if order.names is not None else 0))),
-        kept[1].copy(),
-    )
+        return np.zeros(len(part), dtype=np.int64), np.full(len(part), -np.inf, dtype=np.float32)
+    labels, slack = kept[0].astype(np.int64), kept[1].copy()
     if note is not None:
         labels[note.rows], slack[note.rows] = note.labels, 0.0
-    if order.names is not None:
-        labels = order.names.astype(label_type(K))[labels]
-    return labels, slack
+    return labels if order.names is None else order.names[labels], slack
 
 
-def pending_in(kept: Kept, order: Order, is_first: bool) -> NDArray[np.int64]:
-    """The rows whose cluster may have changed."""
+def packed(labels: NDArray[np.int64], slack: NDArray, order: Order) -> Kept:
+    """The same in as few bytes as labels need."""
+    return labels.astype(np.min_scalar_type(len(order.A))), slack
+
+
+def pending_in(labels: NDArray[np.int64], slack: NDArray, order: Order) -> NDArray[np.int64]:
+    """The rows whose cluster may have changed; what the move of the means takes off their slack is taken off."""
     from madbayes.engine import kernels
 
-    labels, slack = kept
-    if is_first:
-        return np.arange(len(labels))
     if order.only_far:
         return np.flatnonzero(slack == -np.inf)
     pending = np.empty(len(labels), dtype=np.int64)
@@ -125,13 +116,13 @@ def look(part: Part, kept: Kept | None, order: Order, note: Note | None) -> tupl
     labels, slack = unpacked(kept, part, order, note)
     K, D = order.A.shape
     sums, moved = Sums.nothing(K, D), 0
-    pending = pending_in((labels, slack), order, kept is None)
+    pending = pending_in(labels, slack, order)
     if not len(pending) and not order.afresh:
-        return (labels, slack), Summary(sums, 0.0, moved, None)
+        return packed(labels, slack, order), Summary(sums, 0.0, moved, None)
     table = Table(part.X, order.origin, part.weights, [])
     centres, error = Centres.of(table, order.A, order.threshold), 0.0
     for rows, some in tiles(len(part), D, pending):
-        before = labels[some].astype(np.int64)
+        before = labels[some]
         start = np.full(len(some), -1) if order.anew or kept is None else before
         after, room = compared(table, centres, rows if len(some) == rows.stop - rows.start else some, start)
         labels[some], slack[some] = after, rounded_down(room)
@@ -141,14 +132,14 @@ def look(part: Part, kept: Kept | None, order: Order, note: Note | None) -> tupl
             error += add(table, order, rows, labels[rows], sums)
         elif len(changed):
             error += move(table, order, some[changed], before[changed], after[changed], sums)
-    return (labels, slack), Summary(sums, error, moved, proposals(table, labels, slack))
+    return packed(labels, slack, order), Summary(sums, error, moved, proposals(table, labels, slack))
 
 
 def rounded_down(slack: NDArray[np.float64]) -> NDArray[np.float32]:
     """In single precision, and never more: no row is thought certain that is not."""
     from madbayes.engine.kernels.clusters import ROUNDED_DOWN
 
-    return (ROUNDED_DOWN * slack).astype(np.float32)
+    return np.minimum(ROUNDED_DOWN * slack, np.finfo(np.float32).max).astype(np.float32)
 
 
 def add(table: Table, order: Order, rows: slice, labels: NDArray, sums: Sums) -> float:
@@ -156,7 +147,7 @@ def add(table: Table, order: Order, rows: slice, labels: NDArray, sums: Sums) ->
     from madbayes.engine import kernels
 
     X, weights = table.take(rows)
-    return kernels.add_rows(X, order.origin, weights, labels.astype(np.int64), order.A, *sums)
+    return kernels.add_rows(X, order.origin, weights, labels, order.A, *sums)
 
 
 def move(table: Table, order: Order, rows: NDArray, before: NDArray, after: NDArray, sums: Sums) -> float:
@@ -181,7 +172,7 @@ def proposals(table: Table, labels: NDArray, slack: NDArray) -> Proposals | None
     if not len(far):
         return None
     some = far[:PROPOSALS]
-    return Proposals(some, *table.take(some), labels[some].astype(np.int64), len(far) - len(some))
+    return Proposals(some, *table.take(some), labels[some], len(far) - len(some))
 
 
 def add_errors(part: Part, kept: Kept, order: Order, note: Note | None) -> tuple[Kept, NDArray[np.float64]]:
@@ -211,11 +202,11 @@ def find_worst(part: Part, kept: Kept, order: Order, note: Note | None) -> tuple
 
     labels, slack = unpacked(kept, part, order, note)
     squares = np.empty(len(part))
-    kernels.row_distances(part.X, order.A, labels.astype(np.int64), squares)
+    kernels.row_distances(part.X, order.A, labels, squares)
     weights = masses(part)
     n = int((weights * squares).argmax())
     worst = Worst(weights[n] * squares[n], squares[n], n, part.X[n].copy(), weights[n], int(labels[n]))
-    return (labels, slack), worst
+    return packed(labels, slack, order), worst
 
 
 class Clusters(NamedTuple):
@@ -269,7 +260,7 @@ class Follower:
     @property
     def means(self) -> NDArray[np.float64]:
         """The means of the clusters; those of empty ones are not numbers."""
-        with np.errstate(invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             return self.sums.totals / self.sums.sizes[:, None] + self.origin.astype(np.float64)
 
     @property

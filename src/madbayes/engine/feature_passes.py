@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine import allocation
-from madbayes.engine.allocation import State, Table, is_far, sweep
+from madbayes.engine.allocation import ROOM, State, Table, is_far, open_features, sweep
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.codes import best_codes
 from madbayes.engine.homes import Home, Kept, Moments, Part, Step, few_rows, masses
@@ -70,13 +70,13 @@ class Sums(NamedTuple):
         return cls(np.zeros((K, K)), np.zeros((K, K)), np.zeros((K, D)))
 
     @classmethod
-    def of_rows(cls, X: NDArray, weights: NDArray, Z: NDArray[np.uint8], dtype: np.dtype) -> "Sums":
-        """Of some rows, block by block."""
-        K = Z.shape[1]
-        table, state = table_of(X, weights, dtype), State(Z, np.empty((K, X.shape[1])), K)
-        sums = cls.nothing(K, X.shape[1])
-        for rows in table.blocks:
-            sums = sums.plus(allocation.Sums.of_block(table, rows, state))
+    def of_rows(cls, X: NDArray, weights: NDArray, Z: NDArray[np.uint8]) -> "Sums":
+        """Of some rows, block by block; in double precision, as the squared error is what they leave of a total."""
+        K, D = Z.shape[1], X.shape[1]
+        sums = cls.nothing(K, D)
+        for rows in row_blocks(len(X), D):
+            some = X[rows].astype(np.float64, copy=False)
+            sums = sums.plus(allocation.Sums.of_block(some, weights[rows], Z[rows], K))
         return sums
 
     def plus(self, other: "Sums | allocation.Sums", sign: int = 1) -> "Sums":
@@ -136,7 +136,7 @@ def look(part: Part, kept: Kept | None, order: Order, note: Note | None) -> tupl
         state = State(before, order.A, K)
         changed, errors = sweep(table_of(X, part.weights, order.dtype), state, ALONE)
         Z = state.Z
-    sums = Sums.of_rows(X, part.weights, Z, order.dtype)
+    sums = Sums.of_rows(X, part.weights, Z)
     error = float(masses(part) @ errors) if order.exact else 0.0
     return packed(Z), Summary(sums, changed, error, proposals(part, Z, errors, order))
 
@@ -183,7 +183,7 @@ def offer(part: Part, kept: Kept, order: Order, note: Note | None) -> tuple[Kept
         R[takes] -= order.A[k]
     Z[rows] = after
     weights = part.weights[rows] if part.weights.size else part.weights
-    sums = Sums.of_rows(X, weights, after, order.dtype).plus(Sums.of_rows(X, weights, before, order.dtype), -1)
+    sums = Sums.of_rows(X, weights, after).plus(Sums.of_rows(X, weights, before), -1)
     errors = np.zeros(len(part))
     errors[rows] = np.einsum("nd,nd->n", R, R)
     return packed(Z), Summary(sums, int((after != before).sum()), 0.0, proposals(part, Z, errors, order))
@@ -304,15 +304,12 @@ class Follower:
         X = np.concatenate([proposals.X for _, proposals in proposed])
         weights = np.concatenate([proposals.weights for _, proposals in proposed])
         before = np.concatenate([proposals.Z for _, proposals in proposed])
-        room = min(cap, K + len(X))
-        state = State.of((before, self.A), room)
+        state = State.of((before, self.A), K + ROOM)
         limits = kernels.Limits(0, cap, 0.0, threshold, self.moments.negligible, RELATIVE_GAIN)
-        errors = row_errors(X, state.Z, state.A[:K])
-        state.used, _ = kernels.open_features(X, weights, state.Z, state.A, K, errors, 0, limits)
+        open_features(X, weights, state, row_errors(X, before, self.A), limits)
         after, self.A = state.features()
-        change = Sums.of_rows(X, weights, after, self.dtype)
-        self.sums = self.sums.with_room(len(self.A)).plus(change)
-        self.sums = self.sums.plus(Sums.of_rows(X, weights, before, self.dtype).with_room(len(self.A)), -1)
+        self.sums = self.sums.with_room(len(self.A)).plus(Sums.of_rows(X, weights, after))
+        self.sums = self.sums.plus(Sums.of_rows(X, weights, before).with_room(len(self.A)), -1)
         self.changed += int(after[:, K:].sum())
         ends = np.cumsum([len(proposals.rows) for _, proposals in proposed])
         for (p, proposals), Z in zip(proposed, np.split(after, ends[:-1]), strict=True):
@@ -360,7 +357,7 @@ class Follower:
     def refill(self, K: int, sse: float) -> float:
         """Features made of the row of largest error until there are K, or nothing is left; the squared error."""
         while len(self.A) < K:
-            before = len(self.A)
+            before, changed = len(self.A), self.changed
             found = list(self.home.go_over(find_worst, self.ledger, self._order(), self.notes))
             self.columns, self.notes = None, {}
             worst = max(found, key=lambda worst: worst.error)
@@ -369,7 +366,8 @@ class Follower:
             self.A, self.sums = np.concatenate([self.A, worst.residual[None]]), self.sums.with_room(before + 1)
             self._go_over(offer, self._order(first_new=before, to_all=True))
             sse = self.refit()
-            if len(self.A) <= before:
+            if len(self.A) <= before:  # rounding errors only were left: what came is gone again
+                self.changed = changed
                 break
         return sse
 

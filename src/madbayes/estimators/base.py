@@ -23,6 +23,7 @@ from madbayes.estimators.at_home import JUDGED, AtHome
 from madbayes.estimators.canonical import canonical_order
 from madbayes.estimators.checkpoints import Checkpoints, problem_of
 from madbayes.estimators.describing import Units, extreme_rows, group_words, top_columns
+from madbayes.estimators.identity import name_groups
 from madbayes.estimators.intake import check_positive_weights, take_in
 from madbayes.estimators.memory import NO_LIMIT, Memory
 from madbayes.estimators.problem import (
@@ -216,12 +217,15 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         """The squared error of each row under the fitted groups."""
 
     _adds_up: bool  # whether a row is the sum of its groups
+    group_names_: list[str]
 
     @abstractmethod
     def _bound(self, problem: Problem, penalty: float) -> float | None:
         """What no groups fall below, if that is known."""
 
     def _check_common(self) -> None:
+        if self.init is self:
+            raise ValueError("init is the model itself: start from a copy of it, copy.deepcopy(model)")
         validation.check_search(self.search)
         validation.check_count("n_init", self.n_init, other="auto")
         validation.check_count("max_iter", self.max_iter)
@@ -332,7 +336,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         self._column_scales = np.sqrt(variances)
         self._store_parameters(state.A)
         self._store_assigned(self._assigned_rows(table, problem, state))
-        self.group_names_ = [f"group {k}" for k in range(self._n_features_out)]
+        self._name_groups(self.init)
         self.unusual_error_ = self._usual_error(problem, state.assigned)
         self.objective_ = float(state.value)
         self.sse_ = self.objective_ - self._price()
@@ -346,7 +350,8 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _assigned_rows(self, table: Any, problem: Problem, state: State) -> Any:
         """Labels or Z of all rows of the user's table."""
         if problem.home is None:
-            return self._assign(np.ascontiguousarray(table), state.A, problem.workers)
+            rows = np.ascontiguousarray(table) if isinstance(table, np.ndarray) else problem.X
+            return self._assign(rows, state.A, problem.workers)
         shape, dtype = self._assigned_form()
         if not isinstance(problem.home, LocalHome):
             return self._by_part(problem.home, self._assigned_by, shape, dtype)
@@ -358,6 +363,8 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         every[problem.counted] = known
         every[~problem.counted] = self._assign(table[~problem.counted], state.A, problem.workers)
         return every
+
+    _name_groups = name_groups
 
     def _usual_error(self, problem: Problem, assigned: NDArray) -> float:
         """The error that only the worst hundredth of the training rows exceeds; of many rows, a sample of them."""
@@ -467,9 +474,9 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         Returns
         -------
         list of dict
-            For each group its ``group`` number, ``name``, ``size`` (rows, or their weight), ``share`` of all rows,
-            ``columns``: the columns that set it apart most, as (name, value, distance in standard deviations), and
-            the same in ``words``. For clusters the distance is from the mean of the table, for features from zero,
+            For each group its ``group`` number, ``id``, ``name``, ``size`` (rows, or their weight), ``share`` of all
+            rows, ``columns``: the columns that set it apart most, as (name, value, distance in standard deviations),
+            and the same in ``words``. For clusters the distance is from the mean of the table, for features from zero,
             but for one that all rows have, from which they start: that is compared with the mean, too.
             With X also the numbers of its ``typical_rows``, which fit best, and of its ``worst_rows``.
 
@@ -492,6 +499,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             described.append(
                 {
                     "group": k,
+                    "id": int(self.group_ids_[k]),
                     "name": self.group_names_[k],
                     "size": float(self._sizes[k]),
                     "share": share,
@@ -522,10 +530,13 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def rename(self, names: Mapping[int, str]) -> Self:
         """Give groups names of your own, which stay with the model until the next fit.
 
+        A fit that starts from this model (``init``) hands them on to the groups that survive.
+
         Parameters
         ----------
         names : dict of int to str
-            A name for each group that shall have one, such as ``{0: "cheap"}``.
+            A name for each group that shall have one, such as ``{0: "cheap"}``; groups are numbered as they stand, in
+            ``labels_`` for example.
 
         Returns
         -------

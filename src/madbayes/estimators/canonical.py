@@ -30,8 +30,13 @@ def told_by_the_fewer(A: NDArray, sizes: NDArray, total: float, in_all: NDArray[
     turned[base] = False
     if not base.size or not turned.any():
         return None
+    return turn_around(A, base[0], turned)
+
+
+def turn_around(A: NDArray, base: int, turned: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The same sums, some components told by the rows that lack them: these change their sign, and the base grows."""
     A = A.astype(np.float64)
-    A[base[0]] += A[turned].sum(axis=0)
+    A[base] += A[turned].sum(axis=0)
     A[turned] *= -1
     return A
 

@@ -20,7 +20,9 @@ from madbayes.paper import Run
 
 NAME = "checkpoint.madbayes"
 # Parameters that change how a fit is done, not what it finds.
-HOW = {"n_jobs", "verbose", "memory_limit", "spill_dir", "checkpoint", "time_limit", "device", "init", "random_state"}
+HOW = {"n_jobs", "verbose", "memory_limit", "spill_dir", "checkpoint", "time_limit", "max_iter", "device", "init"}
+# These may be objects that do not say which they are; a state that is there was made with those of then.
+HOW |= {"random_state", "search"}
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,9 @@ class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
         objective falls, in several lineages until the best value was reached four times independently, or
         enough work is done. A :class:`madbayes.engine.search.Search` says how much, and which moves.
     init : array of shape (K, n_columns) or fitted model, optional
-        Means to start from, in place of the mean of all rows.
+        Means to start from, in place of the mean of all rows. With a fitted model of madbayes, groups that survive
+        keep their ids and names: a group of n rows continues the one whose mean was at a squared distance below
+        4 ``penalty_`` / n, by one-to-one assignment; at no price, those that are nearest to each other.
     n_init : int, default="auto"
         Number of lineages at most, or of runs of the paper's algorithm, of which the first takes the rows in order
         and the others permute them. ``"auto"`` is 6 to 40 lineages or 10 runs, or 1 with ``init``. With
@@ -246,8 +248,12 @@ class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
     search_info_ : dict
         What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
         kept; and ``stopped`` ("by a callback", "by an interrupt") where it was.
+    group_ids_ : array of int of shape (n_clusters_,)
+        0, 1, ... in the order of the clusters. With a fitted model as ``init`` those of the clusters that they
+        continue; new ones get ids that no cluster before them had, in this model or in those it comes from.
+        ``group_ids_[labels_]`` are the ids of the rows.
     group_names_ : list of str
-        "group 0", "group 1", ... until :meth:`rename` gives them others.
+        "group 0", "group 1", ... by their ids, until :meth:`rename` gives them others.
     unusual_error_ : float
         A row with a larger error than this is unusual: only one in a hundred of the training rows has one.
     path_ : PenaltyPath
@@ -261,6 +267,13 @@ class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
     >>> model = DPMeans(penalty=20.0).fit(X)
     >>> model.n_clusters_, model.labels_, model.objective_
     (2, array([1, 1, 0, 0, 0], dtype=int32), 22.5)
+
+    A day later, the smaller cluster has become the larger one, and there is a third:
+
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [10.0, 0.0], [10.0, 1.0], [0.0, 30.0]])
+    >>> later = DPMeans(penalty=20.0, init=model).fit(X)
+    >>> later.labels_, later.group_ids_
+    (array([0, 0, 0, 1, 1, 2], dtype=int32), array([1, 0, 2]))
     """
 
     def __init__(

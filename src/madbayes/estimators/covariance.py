@@ -49,7 +49,7 @@ checkpoint, verbose
     covariances_ : array of shape (n_clusters_, n_columns, n_columns)
         In double precision.
     labels_, cluster_centers_, n_clusters_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
-objective_trace_, n_iter_, converged_, runs_, search_info_, group_names_, \
+objective_trace_, n_iter_, converged_, runs_, search_info_, group_ids_, group_names_, \
 unusual_error_, path_
         As in :class:`DPMeans`; ``sse_`` is the objective without the price of clusters, and ``optimality_gap_`` None.
 

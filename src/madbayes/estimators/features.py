@@ -156,9 +156,17 @@ class FeatureEstimator(FeaturesAtHome, OnlineFeatures):
         while (turned := self._told_by_the_fewer(problem, state)) is not None:
             other = super()._settle_in_order(problem, objective, turned)
             if other.value >= state.value and self._told_by_the_fewer(problem, other) is not None:
-                return state  # rows that have two best codes go back and forth
+                break  # rows that have two best codes go back and forth
             state = other
-        return state
+        return self._of_its_codes(problem, objective, state)
+
+    def _of_its_codes(self, problem: Problem, objective: Objective, state: State) -> State:
+        """The same with components that depend on the codes only, to the last bit, not on the way to them."""
+        A = self._refit(problem, objective, state.assigned, state.A).astype(problem.X.dtype)
+        if not np.array_equal(self._assign(problem.X, A, problem.workers), state.assigned):
+            return state
+        value = self._loss(problem, objective.likelihood, state.assigned, as_float64(A))
+        return State(state.assigned, A, value + objective.prior.penalty(np.eye(len(A)), objective.penalty))
 
     def _told_by_the_fewer(self, problem: Problem, state: State) -> NDArray | None:
         weights, Z = problem.weights, state.assigned
@@ -294,7 +302,10 @@ class BPMeans(FeatureEstimator):
         objective falls, in several lineages until the best value was reached four times independently, or
         enough work is done. A :class:`madbayes.engine.search.Search` says how much, and which moves.
     init : (Z, A) or fitted model, optional
-        Where the first run starts.
+        Where the first run starts. With a fitted model, groups that survive keep their ids and names: a component of
+        n rows continues the one that was at a squared distance below 4 ``penalty_`` / n, by one-to-one assignment; at
+        no price, those that are nearest to each other. Beside a base, a component that is told by the other rows now
+        is the same one.
     n_init : int, default="auto"
         Number of lineages at most, or of runs of the paper's algorithm, which differ by their ++ seeds. ``"auto"``
         is 6 to 40 lineages or 10 runs, or 1 with ``init``. With ``penalty="auto"`` one more starts from the solution
@@ -349,8 +360,11 @@ class BPMeans(FeatureEstimator):
     search_info_ : dict
         What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
         kept; and ``stopped`` ("by a callback", "by an interrupt") where it was.
+    group_ids_ : array of int of shape (n_components_,)
+        0, 1, ... in the order of the components. With a fitted model as ``init`` those of the components that they
+        continue; new ones get ids that none before them had, in this model or in those it comes from.
     group_names_ : list of str
-        "group 0", "group 1", ... until :meth:`rename` gives them others.
+        "group 0", "group 1", ... by their ids, until :meth:`rename` gives them others.
     unusual_error_ : float
         A row with a larger error than this is unusual: only one in a hundred of the training rows has one.
     path_ : PenaltyPath
@@ -428,7 +442,7 @@ checkpoint, verbose
     Attributes
     ----------
     components_, allocations_, n_components_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
-objective_trace_, n_iter_, converged_, runs_, search_info_, group_names_, \
+objective_trace_, n_iter_, converged_, runs_, search_info_, group_ids_, group_names_, \
 unusual_error_
         As in :class:`BPMeans`; the penalty is 0. A run is reproduced by
         ``paper.k_features(X, K, *paper.seed_features(X, K, random_state=seed))``.
@@ -505,7 +519,7 @@ spill_dir, checkpoint, verbose
     Attributes
     ----------
     components_, allocations_, n_components_, objective_, sse_, optimality_gap_, penalty_, penalty_share_, \
-objective_trace_, n_iter_, converged_, runs_, search_info_, group_names_, \
+objective_trace_, n_iter_, converged_, runs_, search_info_, group_ids_, group_names_, \
 unusual_error_, path_
         As in :class:`BPMeans`.
 

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from copy import copy
-from itertools import count
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from madbayes.engine.centres import Table
 from madbayes.engine.partition import cluster_means, distances_to
 from madbayes.estimators import validation
 from madbayes.estimators.base import USUAL, GroupEstimator
+from madbayes.estimators.identity import follow_groups
 from madbayes.estimators.problem import Problem, State, as_float64
 from madbayes.model import Gaussian, Objective
 
@@ -132,7 +132,7 @@ class OnlineEstimator(GroupEstimator):
     def _store_batch(
         self, table: NDArray, problem: Problem, objective: Objective, moments: Moments, learned: Learned
     ) -> None:
-        names, one_group, assigned = self._names_after(learned), float(moments.squares.sum()), learned.assigned
+        one_group, assigned, sizes = float(moments.squares.sum()), learned.assigned, self._sizes
         if not problem.counted.all():  # rows of no weight have the nearest groups
             assigned = self._assign(table, learned.A, problem.workers)
             assigned[problem.counted] = learned.assigned
@@ -140,7 +140,7 @@ class OnlineEstimator(GroupEstimator):
         self._column_means, self._column_scales = moments.means, np.sqrt(moments.squares / moments.weight)
         self._store_parameters(learned.A.astype(problem.X.dtype))
         self._store_assigned(assigned)
-        self.group_names_ = names
+        follow_groups(self, learned.became, sizes)
         if len(problem.X) >= ENOUGH:
             limit = self._usual_error(problem, learned.assigned)
             self.unusual_error_ += problem.weights.sum() / moments.weight * (limit - self.unusual_error_)
@@ -151,18 +151,6 @@ class OnlineEstimator(GroupEstimator):
         self.optimality_gap_, self.objective_trace_ = None, np.array([self.objective_])
         self.n_iter_, self.converged_, self.runs_ = 1, True, []
         self.search_info_ = {"search": "partial_fit", "rows": len(problem.X), "became": learned.became}
-
-    def _names_after(self, learned: Learned) -> list[str]:
-        """Groups keep their names; new ones have those of the next numbers that are free."""
-        names: list[str | None] = [None] * len(learned.A)
-        for k in np.argsort(-self._sizes, kind="stable"):  # of groups that have become one, the largest gives its name
-            place = learned.became[k]
-            if place is not None and names[place] is None:
-                names[place] = self.group_names_[k]
-        for k, name in enumerate(names):
-            if name is None:
-                names[k] = next(new for n in count(k) if (new := f"group {n}") not in names)
-        return [str(name) for name in names]
 
 
 class OnlineClusters(OnlineEstimator):

@@ -17,6 +17,7 @@ CLUSTERS = {"cluster_centers_": ("f", "KD"), "labels_": ("i", "N"), "covariances
 FEATURES = {"components_": ("f", "KD"), "allocations_": ("u", "NK")}
 BOTH = {
     "_sizes": ("f", "K"),
+    "group_ids_": ("i", "K"),
     "_column_means": ("f", "D"),
     "_column_scales": ("f", "D"),
     "feature_names_in_": ("O", "D"),
@@ -27,7 +28,7 @@ SUMS = {"pairs": ("f", "KK"), "A": ("f", "KD"), "shown": ("b", "K")}
 NUMBERS = ("_total", "unusual_error_", "objective_", "sse_", "penalty_", "penalty_share_")
 NEEDED = {
     *("n_features_in_", "_objective", "_sizes", "_column_means", "_column_scales"),
-    *("optimality_gap_", "n_iter_", "converged_"),
+    *("optimality_gap_", "n_iter_", "converged_", "group_ids_", "_group_origins", "_next_group_id"),
     *NUMBERS,
 }
 
@@ -66,9 +67,11 @@ def check_fitted(model: Any) -> None:
 
 
 def _complete(model: Any, count: str) -> None:
-    """What the first files did not have yet: names of groups, and the error from which on rows are unusual."""
-    if not hasattr(model, "group_names_") and type(K := getattr(model, count, None)) is int:
-        model.group_names_ = [f"group {k}" for k in range(min(K, len(model._sizes)))]
+    """What the first files did not have yet: names and ids of groups, and the error from which on rows are unusual."""
+    if not hasattr(model, "group_ids_") and getattr(model, count, None) == len(model._sizes):
+        names = getattr(model, "group_names_", None)
+        model._name_groups(None)
+        model.group_names_ = model.group_names_ if names is None else names
     if not hasattr(model, "unusual_error_"):
         model.unusual_error_ = np.inf
 
@@ -86,6 +89,11 @@ def _check_values(model: Any, K: int) -> None:
         raise ValueError(f"group_names_ are no names of {K} groups")
     if len(set(names)) < K:
         raise ValueError("two groups have one name")
+    origins, end = model._group_origins, model._next_group_id
+    if type(origins) is not list or len(origins) != K or not all(type(origin) is str for origin in origins):
+        raise ValueError(f"_group_origins are not those of {K} groups")
+    if type(end) is not int or len({i for i in model.group_ids_.tolist() if 0 <= i < end}) < K:
+        raise ValueError("an id is given to two groups, or was never given")
 
 
 def _is_number(value: Any) -> bool:

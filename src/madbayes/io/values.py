@@ -8,6 +8,7 @@ import math
 import re
 from collections import UserList
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, is_dataclass
 from inspect import signature
 from typing import Any
@@ -187,7 +188,7 @@ class Encoder:
         }
 
     def _estimator(self, value: Any, place: str, depth: int) -> Any:
-        params = value.get_params(deep=False)
+        params = _with_a_short_past(value)
         if params.get("memory") is not None:
             raise TypeError(
                 f"cannot save {place}: its memory is a cache in another place; leave it out, set_params(memory=None)"
@@ -201,6 +202,20 @@ class Encoder:
             "attributes": {name: self.encode(part, f"{place}.{name}", depth) for name, part in attributes.items()},
             "requests": _requests_of(value),
         }
+
+
+def _with_a_short_past(value: Any) -> dict[str, Any]:
+    """Parameters, without the start of the start: a fit needs the model it starts from, and not what that came from.
+
+    Otherwise every file would hold all files before it.
+    """
+    params = value.get_params(deep=False)
+    start: Any = params.get("init")
+    if start is value or not hasattr(start, "group_ids_") or start.init is None:
+        return params
+    start = copy(start)
+    start.init = None
+    return {**params, "init": start}
 
 
 def _strides_to_keep(array: NDArray) -> list[int] | None:

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 # Called with the file or the number of the block, the numbers of bad rows in it, and these rows.
 BadRows = Callable[[str | int, NDArray[np.intp], Any], None]
 
+# Numbers that NumPy compares in one go.
+LONG = 1024
+
 
 class Block(NamedTuple):
     """Rows that come together, and where they come from."""
@@ -70,6 +73,14 @@ class Screen:
 
 def extremes(numbers: NDArray) -> NDArray:
     """Lowest and highest of each column, as two rows; no rows of no rows."""
+    n_columns = numbers.shape[1]
+    # NumPy is slow where rows are short, so many of them are compared as one.
+    together = max(1, LONG // max(1, n_columns))
+    n_whole = len(numbers) // together * together
+    if n_whole:
+        long = numbers[:n_whole].reshape(-1, together * n_columns)
+        found = [extreme.reshape(together, n_columns) for extreme in (long.min(axis=0), long.max(axis=0))]
+        numbers = np.concatenate([*found, numbers[n_whole:]])
     return np.stack([numbers.min(axis=0), numbers.max(axis=0)]) if len(numbers) else numbers
 
 

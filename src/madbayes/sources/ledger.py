@@ -5,6 +5,7 @@ import tempfile
 from functools import cached_property
 from threading import Lock
 from typing import IO, NamedTuple
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,9 @@ class Ledger:
     @cached_property
     def file(self) -> IO[bytes]:
         """For what does not fit in memory."""
-        return tempfile.TemporaryFile(dir=self.folder)
+        file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
+        finalize(self, file.close)
+        return file
 
     def __getitem__(self, p: int) -> Kept | None:
         part = self.parts[p]

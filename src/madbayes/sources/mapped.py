@@ -25,13 +25,11 @@ def is_mapped(X: object) -> bool:
 
 def rows_of_map(X: np.memmap) -> FileRows | None:
     """The same rows, read from the file; None if they do not lie there one after the other, as they are now."""
-    # What is written to a map of mode "c" is not in the file.
-    if X.filename is None or X.mode == "c" or not X.flags.c_contiguous:
-        return None
     root: NDArray = X
     while isinstance(root.base, np.ndarray):
         root = root.base
-    if not isinstance(root, np.memmap):
+    # What is written to a map of mode "c" is not in the file.
+    if X.filename is None or X.mode == "c" or not X.flags.c_contiguous or not isinstance(root, np.memmap):
         return None
     offset = root.offset + X.ctypes.data - root.ctypes.data
     try:

@@ -39,6 +39,7 @@ def as_numbers(values: Any, where: str, names: Sequence[Any] | None = None, *, c
     """
     found = column_names(values)
     if found is None:
+        check_unnamed(names if chosen else None)
         return Numbers(matrix_of(values, where), None)
     check_names(found, where, names, chosen)
     names = [name for name in found if not is_index(name)] if names is None else list(names)
@@ -47,6 +48,12 @@ def as_numbers(values: Any, where: str, names: Sequence[Any] | None = None, *, c
     for d, column in enumerate(columns):
         matrix[:, d] = column
     return Numbers(matrix, names)
+
+
+def check_unnamed(columns: Sequence[Any] | None) -> None:
+    """Columns of arrays cannot be chosen by name."""
+    if columns is not None:
+        raise ValueError(f"columns={columns!r} is not accepted here, where columns have no names: leave it out")
 
 
 def is_index(name: Any) -> bool:
@@ -99,7 +106,10 @@ def named(names: Sequence[Any]) -> str:
 
 def matrix_of(values: Any, where: str) -> NDArray:
     """The numbers of an array."""
-    matrix = np.asarray(values)
+    try:
+        matrix = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"X: {where} has no rows of one length: give arrays or data frames ({error})") from error
     if matrix.ndim != 2:
         kind = f"an array of shape {matrix.shape}" if matrix.ndim else f"of type {type(values).__name__}"
         raise ValueError(f"X: {where} is {kind}: give arrays or data frames of rows and columns")
@@ -129,9 +139,9 @@ def arrow_numbers(column: Any, where: str) -> NDArray:
     check_arrow_type(column.type, where)
     import pyarrow as pa
 
-    kept = pa.float32() if pa.types.is_float32(column.type) else pa.float64()
-    # Whole numbers beyond 2^53 are rounded, as NumPy does.
-    return column.cast(kept, safe=False).to_numpy(zero_copy_only=False)
+    if column.null_count and not pa.types.is_floating(column.type):
+        column = column.cast(pa.float64(), safe=False)  # rounds whole numbers beyond 2^53, as NumPy does
+    return column.to_numpy(zero_copy_only=False)
 
 
 def check_arrow_type(kind: Any, where: str) -> None:

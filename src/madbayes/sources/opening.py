@@ -12,7 +12,7 @@ import numpy as np
 from madbayes.sources.ahead import ahead
 from madbayes.sources.checks import BadRows, Block, Screen
 from madbayes.sources.mapped import file_blocks, is_mapped, map_blocks, rows_of_map
-from madbayes.sources.numbers import is_arrow
+from madbayes.sources.numbers import check_unnamed, is_arrow
 from madbayes.sources.parquet import Plan, dataset_batches, file_batches, is_dataset, plan_dataset, plan_files
 from madbayes.sources.places import Place, places_of
 from madbayes.sources.rows import FileRows
@@ -72,6 +72,8 @@ def open_rows(
     """
     if bad_rows != "error" and not callable(bad_rows):
         raise ValueError(f'bad_rows={bad_rows!r} is not accepted: give "error" or a callable')
+    if columns is not None and (isinstance(columns, str) or not len(columns)):
+        raise ValueError(f"columns={columns!r} is not accepted: give a list of names, at least 1, or None for all")
     wish = Wish(columns, check_folder(spill_dir), bad_rows)
     if isinstance(X, Source):
         return X
@@ -80,7 +82,7 @@ def open_rows(
     if is_mapped(X):
         return open_map(X, wish)
     if isinstance(X, str | os.PathLike):
-        return open_places(places_of(X), wish)
+        return open_places(places_of(X), str(X), wish)
     if is_dataset(X):
         plan = plan_dataset(X, columns)
         return open_planned(dataset_batches(X, plan), plan, wish, "the dataset")
@@ -106,7 +108,7 @@ def open_file(rows: FileRows, wish: Wish, name: str, *, is_known: bool = False) 
     """Rows of a file, from that file; copied only if they are no floats, or if some are to be left out."""
     if rows.dtype not in DTYPES:
         return copied(file_blocks(rows, name), rows, wish, name)
-    check_unnamed(wish)
+    check_unnamed(wish.columns)
     if is_known:
         return Source(rows)
     screen = Screen((lambda *_: None) if callable(wish.bad_rows) else wish.bad_rows)
@@ -120,24 +122,17 @@ def open_file(rows: FileRows, wish: Wish, name: str, *, is_known: bool = False) 
 
 def copied(blocks: Iterator[Block], like: np.memmap | FileRows, wish: Wish, name: str) -> Source:
     """Blocks of a matrix, in a temporary file."""
-    check_unnamed(wish)
     dtype = np.dtype(np.float32 if like.dtype.newbyteorder("=") == np.float32 else np.float64)
     check_space(like.shape, dtype, wish.folder)
     return spilled(ahead(numbered(blocks, wish)), wish, repr(name), dtype)
 
 
-def check_unnamed(wish: Wish) -> None:
-    """Columns of arrays cannot be chosen by name."""
-    if wish.columns is not None:
-        raise ValueError(f"columns={wish.columns!r} is not accepted here, where columns have no names: leave it out")
-
-
-def open_places(places: Sequence[Place], wish: Wish) -> Source:
+def open_places(places: Sequence[Place], name: str, wish: Wish) -> Source:
     """Files by their names."""
     if places[0].is_array:
         return open_array(places[0], wish)
     plan = plan_files(places, wish.columns)
-    return open_planned(file_batches(places, plan), plan, wish, repr(places[0].name))
+    return open_planned(file_batches(places, plan), plan, wish, repr(name))
 
 
 def open_planned(batches: Iterator[Block], plan: Plan, wish: Wish, what: str) -> Source:
@@ -166,7 +161,7 @@ def fetched(file: Any, folder: str) -> str:
     """A copy of a file, in a folder."""
     descriptor, path = tempfile.mkstemp(prefix="madbayes-", suffix=".npy", dir=folder)
     try:
-        with os.fdopen(descriptor, "wb") as copy, space_named(folder):
+        with space_named(folder), os.fdopen(descriptor, "wb") as copy:
             shutil.copyfileobj(file, copy, 2**23)
     except BaseException:
         os.unlink(path)

@@ -12,9 +12,9 @@ from madbayes.sources.numbers import check_arrow_type, check_names, is_index
 from madbayes.sources.places import Place
 
 # Bytes of numbers in a block.
-BLOCK_BYTES = 2**23
-# Of a column, so many bytes are fetched at a time, not all of a row group.
-FETCHED_BYTES = 2**18
+BLOCK_BYTES = 2**22
+# Of a column in a file on this machine, so many bytes are read at a time, not all of a row group.
+READ_BYTES = 2**16
 
 
 class Plan(NamedTuple):
@@ -29,6 +29,7 @@ def import_pyarrow(what: str) -> Any:
     """The module; who does not have it is told how to get it."""
     try:
         import pyarrow.dataset
+        import pyarrow.fs
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError(f'Reading {what} needs pyarrow: pip install "madbayes[app]"') from error
@@ -48,10 +49,12 @@ def errors_named(name: str) -> Iterator[None]:
 
 @contextmanager
 def opened(place: Place) -> Iterator[Any]:
-    """A Parquet file, read in small pieces."""
+    """A Parquet file, read in small pieces; one that is elsewhere in large ones, for each of them takes its time."""
     pa = import_pyarrow(repr(place.name))
-    with place.open() as source, pa.parquet.ParquetFile(source, buffer_size=FETCHED_BYTES, pre_buffer=False) as file:
-        yield file
+    with place.open() as source:
+        is_here = isinstance(source, str)
+        with pa.parquet.ParquetFile(source, buffer_size=READ_BYTES * is_here, pre_buffer=not is_here) as file:
+            yield file
 
 
 def plan_files(places: Sequence[Place], columns: Sequence[str] | None) -> Plan:
@@ -82,7 +85,7 @@ def file_batches(places: Sequence[Place], plan: Plan) -> Iterator[Block]:
         first = 0
         with errors_named(place.name), opened(place) as file:
             for group in range(file.num_row_groups):
-                for batch in file.iter_batches(size, row_groups=[group], columns=plan.names, use_threads=False):
+                for batch in file.iter_batches(size, row_groups=[group], columns=plan.names):
                     yield Block(place.name, first, batch, f", row group {group}")
                     first += len(batch)
 
@@ -103,26 +106,37 @@ def plan_dataset(dataset: Any, columns: Sequence[str] | None) -> Plan:
     check_names(dataset.schema.names, "the dataset", columns, columns is not None)
     names = list(columns or [name for name in dataset.schema.names if not is_index(name)])
     is_single = check_types(dataset.schema, names, "the dataset")
-    is_counted = getattr(getattr(dataset, "format", None), "default_extname", "") == "parquet"
     dtype = np.dtype(np.float32 if is_single else np.float64)
-    return Plan(names, dtype, dataset.count_rows() if is_counted else None)
+    return Plan(names, dtype, dataset.count_rows() if is_parquet(dataset) else None)
+
+
+def is_parquet(dataset: Any) -> bool:
+    """Whether the files of a dataset are Parquet."""
+    return isinstance(getattr(dataset, "format", None), import_pyarrow("a dataset").dataset.ParquetFileFormat)
+
+
+def scan_options(dataset: Any) -> Any:
+    """Parquet files on this machine are read in small pieces."""
+    pa = import_pyarrow("a dataset")
+    if not is_parquet(dataset) or not isinstance(dataset.filesystem, pa.fs.LocalFileSystem):
+        return None
+    return pa.dataset.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=READ_BYTES, pre_buffer=False)
 
 
 def dataset_batches(dataset: Any, plan: Plan) -> Iterator[Block]:
-    """Batches of rows of a dataset, in order; few are read ahead."""
-    before, first, number = None, 0, -1
+    """Batches of rows of a dataset, in order; few are read ahead, but whole row groups."""
     scanner = dataset.scanner(
-        columns=plan.names, batch_size=rows_at_once(plan), batch_readahead=1, fragment_readahead=1, use_threads=False
+        columns=plan.names,
+        batch_size=rows_at_once(plan),
+        batch_readahead=1,
+        fragment_readahead=1,
+        fragment_scan_options=scan_options(dataset),
+        use_threads=False,
     )
+    before, first = "", 0
     with errors_named("the dataset"):
         for tagged in scanner.scan_batches():
-            name = getattr(tagged.fragment, "path", "") or f"fragment of {dataset_kind(dataset)}"
-            if name != before:
-                before, first, number = name, 0, number + 1
+            name = getattr(tagged.fragment, "path", "the dataset")
+            first = first if name == before else 0
             yield Block(name, first, tagged.record_batch)
-            first += len(tagged.record_batch)
-
-
-def dataset_kind(dataset: Any) -> str:
-    """In words."""
-    return f"the {type(dataset).__name__}"
+            before, first = name, first + len(tagged.record_batch)

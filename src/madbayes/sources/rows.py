@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 # Rows that are taken one by one are read together with what lies between them, so many bytes at once,
 BUFFER_BYTES = 2**20
 # unless more than this lies between two of them: then another call of the system is cheaper.
-GAP_BYTES = 2**14
+GAP_BYTES = 2**16
 # So many rows of a slice with a step are taken at once.
 TAKEN_AT_ONCE = 2**16
 
@@ -228,6 +228,7 @@ class RowWriter:
 
     def append(self, block: NDArray) -> None:
         """Write more rows."""
+        self._check_open()
         if block.ndim != 2 or block.shape[1] != self.n_columns:
             raise ValueError(f"a block of shape {block.shape} does not fit: give {self.n_columns} columns")
         if not block.size:
@@ -241,6 +242,7 @@ class RowWriter:
 
     def close(self) -> FileRows:
         """The rows written; their file goes away with them."""
+        self._check_open()
         rows = FileRows.temporary(self._path, (self.n_rows, self.n_columns), self.dtype)
         self._aborting.detach()
         os.close(self._descriptor)
@@ -249,6 +251,11 @@ class RowWriter:
     def abort(self) -> None:
         """Remove the file; after ``close`` this does nothing."""
         self._aborting()
+
+    def _check_open(self) -> None:
+        # The number of a file that was closed may be that of another one by now.
+        if not self._aborting.alive:
+            raise ValueError("nothing can be written any more: the file is closed")
 
     def __enter__(self) -> Self:
         return self

@@ -91,6 +91,8 @@ class Spill:
         """A block must be like those before."""
         assert self.writer is not None
         n_columns = numbers.matrix.shape[1]
+        if not n_columns:
+            raise ValueError(f"X: {block.where} has no columns: give at least 1")
         if n_columns != self.writer.n_columns:
             words = f"{n_columns} columns, those before have {self.writer.n_columns}: give the same columns everywhere"
             raise ValueError(f"X: {block.where} has {words}")

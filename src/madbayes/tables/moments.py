@@ -40,3 +40,9 @@ class Moments(NamedTuple):
     def deviations(self) -> NDArray[np.float64]:
         """Standard deviations."""
         return np.sqrt(self.squares / np.maximum(self.counts, 1))
+
+
+def no_moments(n_columns: int) -> Moments:
+    """Of no rows."""
+    nothing = np.zeros(n_columns)
+    return Moments(nothing, nothing, nothing)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes.tables.axes import principal_axes, project
 from madbayes.tables.checks import SHOWN, TableError, as_frame, check_length, check_names, quoted, refuse
 from madbayes.tables.columns import MAX_CATEGORIES, Column, Decision, look_at
+from madbayes.tables.moments import Moments, no_moments
 from madbayes.tables.scaling import Scaling, extent_of, learn_scaling
 from madbayes.tables.screening import Passed, Screen, unknown_words
 from madbayes.tables.streaming import TableStream
@@ -270,18 +272,67 @@ class Recipe(TransformerMixin, BaseEstimator):
         Rows
             ``X``, and ``kept``: False for rows that were left out because a value is missing.
         """
+        encoded, kept = self._encode_again(X)
+        return Rows(self.finish(encoded), kept)
+
+    def carry_on(self, X: Any) -> tuple[Self, Rows]:
+        """For a fit that continues an earlier one: numbers as before, and a recipe that knows this table.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of numbers
+
+        Returns
+        -------
+        Recipe
+            It treats rows as this one does, to the last bit. Counts, means and deviations are those of ``X``.
+        Rows
+            As :meth:`rows` gives them.
+        """
+        encoded, kept = self._encode_again(X)
+        recipe = self.continued([encoded], n_dropped=int((~kept).sum()))
+        recipe.kept_ = kept
+        return recipe, Rows(self.finish(encoded), kept)
+
+    def continued(self, blocks: Iterable[NDArray[np.float64]], *, n_dropped: int = 0) -> Self:
+        """The same recipe with the counts, means and deviations of another table in blocks.
+
+        Parameters
+        ----------
+        blocks : iterable of arrays
+            What :meth:`encode` gives for all rows.
+        n_dropped : int
+            Rows that were left out.
+
+        Returns
+        -------
+        Recipe
+        """
+        factors, n_rows = self._scaling.factors, 0
+        moments = no_moments(len(factors))
+        for block in blocks:
+            moments, n_rows = moments + Moments.of(self._scaling.filled(block) * factors), n_rows + len(block)
+        recipe = copy(self)
+        recipe.n_rows_, recipe.n_dropped_ = n_rows, n_dropped
+        check_length(n_rows, n_dropped)
+        means, deviations = moments.means / factors, moments.deviations / factors
+        recipe._scaling = self._scaling._replace(means=means, deviations=deviations)
+        return recipe
+
+    def _encode_again(self, X: Any) -> Rows:
+        """Encoded columns of a table for a model that exists, and which of its rows they are."""
         check_is_fitted(self)
         frame = as_frame(X)
         check_names([column.name for column in self.columns_], list(frame.columns), "the model needs more columns")
         encoded, unknown = self._encode(frame)
         for name, count in unknown.items():
-            warnings.warn(unknown_words(name, count), UserWarning, stacklevel=3)
+            warnings.warn(unknown_words(name, count), UserWarning, stacklevel=4)
         encoded, kept = self._without_gaps(encoded, is_new=True)
         if not kept.all():
             warnings.warn(
-                f"{(~kept).sum()} of {len(kept)} rows have missing values and are left out", UserWarning, stacklevel=3
+                f"{(~kept).sum()} of {len(kept)} rows have missing values and are left out", UserWarning, stacklevel=4
             )
-        return Rows(self.finish(encoded), kept)
+        return Rows(encoded, kept)
 
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
         """Numbers in original units, one column for each of ``encoded_names_``.

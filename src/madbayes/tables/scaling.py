@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from madbayes.tables.checks import TableError
 from madbayes.tables.columns import Column
-from madbayes.tables.moments import Moments
+from madbayes.tables.moments import Moments, no_moments
 from madbayes.tables.selection import order_statistics
 
 # Beyond this, squares leave the range of floating point.
@@ -98,12 +98,11 @@ def learn_scaling(
     factors = 2.0 ** -np.clip(np.frexp(extent.highest)[1], -1000, 1024)
     gaps = extent.n_rows - extent.counts
     fillings, quartiles = order_values(blocks, extent, columns, scale=scale, missing=missing)
-    empty = np.zeros(len(factors))
-    moments = Moments(empty, empty, empty)
+    moments = no_moments(len(factors))
     for block in blocks:
         moments += Moments.of(block * factors)
     if missing == "median":
-        moments += Moments(gaps.astype(np.float64), fillings * factors, empty)
+        moments += Moments(gaps.astype(np.float64), fillings * factors, np.zeros(len(factors)))
     means, deviations = moments.means, moments.deviations
     centres, units = means, deviations
     if scale == "robust":
