@@ -17,7 +17,7 @@ from madbayes.commands.sampling import Sampler
 NAMES = ["2024/part-0.parquet", "2024/part-1.parquet", "2025/part-0.parquet"]
 CUTS = [70, 95]
 N = 180
-COLUMNS = ["row", "customer", "label", "group", "margin", "error", "unusual"]
+COLUMNS = ["row", "customer", "label", "group", "group_id", "margin", "error", "unusual"]
 
 
 def write_parts(frame, folder, names=NAMES, cuts=CUTS):
@@ -329,6 +329,62 @@ def test_nothing_stays_in_the_folder_for_temporary_files(parts, tmp_path):
     (tmp_path / "spill").mkdir()
     done(call("fit", parts, "--spill-dir", tmp_path / "spill", "--out", tmp_path / "out", "--refits", 0))
     assert not list((tmp_path / "spill").iterdir())
+
+
+def test_a_result_is_continued_in_blocks_as_in_memory(streamed, tmp_path):
+    tomorrow = make_table(N, seed=8).assign(income=lambda frame: frame["income"] * 1.05)
+    tomorrow.to_parquet(tmp_path / "tomorrow.parquet", index=False)
+    folder = write_parts(tomorrow, tmp_path / "tomorrow")
+    for source, place in ((tmp_path / "tomorrow.parquet", "memory"), (folder, "blocks")):
+        done(call("fit", source, "--init", streamed, "--refits", 0, "--out", tmp_path / place))
+    found = read_parts(tmp_path / "blocks" / "assignments")
+    expected = pd.read_parquet(tmp_path / "memory" / "assignments.parquet")
+    assert found["group_id"].tolist() == expected["group_id"].tolist()
+    assert np.allclose(found["error"], expected["error"])
+    models = [madbayes.load(tmp_path / place / "model.madbayes") for place in ("blocks", "memory")]
+    assert np.allclose(models[0][0].means_, models[1][0].means_, rtol=1e-12)
+    assert np.allclose(models[0][0].means_[:2], tomorrow[["income", "age"]].mean())
+
+
+@pytest.fixture(scope="module")
+def long_table(tmp_path_factory):
+    """More rows than a sample has, so that a fit goes over rows on the disk."""
+    rng = np.random.default_rng(0)
+    k = rng.integers(4, size=26_000)
+    X = rng.normal(size=(4, 6))[k] * 6 + rng.normal(size=(26_000, 6))
+    frame = pd.DataFrame(X).add_prefix("x").assign(key=[f"k{n}" for n in range(26_000)])
+    return write_parts(frame, tmp_path_factory.mktemp("long") / "long", cuts=[9000, 15_000])
+
+
+def test_a_fit_of_rows_on_the_disk_is_that_in_memory(long_table, tmp_path):
+    pd.concat([pd.read_parquet(long_table / name) for name in NAMES]).to_parquet(tmp_path / "t.parquet", index=False)
+    options = ["--refits", 2, "--penalty", "3%"]
+    done(call("fit", tmp_path / "t.parquet", *options, "--out", tmp_path / "memory"))
+    found = done(call("fit", long_table, *options, "--memory-limit", "2GB", "--out", tmp_path / "blocks"))
+    assert "4 clusters of 26 000 rows." in found.stdout
+    assert "a sample of 20 000 of 26 000 rows" in (tmp_path / "blocks" / "report.html").read_text(encoding="utf-8")
+    labels = read_parts(tmp_path / "blocks" / "assignments")["label"]
+    assert labels.tolist() == pd.read_parquet(tmp_path / "memory" / "assignments.parquet")["label"].tolist()
+    runs = [json.loads((tmp_path / place / "run.json").read_text()) for place in ("blocks", "memory")]
+    assert runs[0]["result"]["objective"] == pytest.approx(runs[1]["result"]["objective"], rel=1e-9)
+
+
+def test_a_checkpoint_is_gone_on_from_and_that_of_another_fit_refused(long_table, tmp_path):
+    options = ["--checkpoint", tmp_path / "state", "--refits", 2]
+    for place in ("first", "second"):
+        done(call("fit", long_table, *options, "--penalty", "3%", "--out", tmp_path / place))
+    assert list((tmp_path / "state").iterdir())
+    one, other = (read_parts(tmp_path / place / "assignments") for place in ("first", "second"))
+    pd.testing.assert_frame_equal(one, other)
+    found = call("fit", long_table, *options, "--penalty", "9%", "--out", tmp_path / "other")
+    says(found, 2, "--checkpoint: ")
+    assert "is the state of another fit" in found.stderr
+
+
+def test_too_little_memory_is_said_in_one_line(long_table, tmp_path):
+    found = call("fit", long_table, "--memory-limit", "20MB", "--out", tmp_path / "out")
+    says(found, 2, "--memory-limit '20MB' is too little")
+    assert not (tmp_path / "out").exists()
 
 
 def test_draws_do_not_depend_on_blocks_and_are_fair():

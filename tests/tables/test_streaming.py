@@ -81,8 +81,8 @@ def test_a_recipe_of_a_stream_is_that_of_the_table(folder, kind, missing):
 def test_a_limit_of_memory_makes_blocks_small(tmp_path):
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(20_000, 10))).add_prefix("c")
     frame.to_parquet(tmp_path / "t.parquet")
-    stream = TableStream(tmp_path / "t.parquet", memory_limit=4_000_000)
-    assert max(map(len, stream.frames)) == stream.block_rows <= 4_000_000 // 40 // 80
+    stream = TableStream(tmp_path / "t.parquet", memory_limit=20_000_000)
+    assert max(map(len, stream.frames)) == stream.block_rows <= 20_000_000 // 100 // 80
     assert stream.block_rows > 1000
     assert TableStream(tmp_path / "t.parquet", memory_limit=1000).block_rows == LEAST_ROWS
     assert TableStream(tmp_path / "t.parquet").block_rows == 2**16
