@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from madbayes import paper
 from madbayes.engine import cluster_passes, homes, partition
 from madbayes.engine.blocks import Workers
-from madbayes.engine.cluster_passes import Follower, Order, descend, unpacked
+from madbayes.engine.cluster_passes import Follower, descend
 from madbayes.engine.homes import LocalHome, Moments
 from madbayes.engine.partition import opening_threshold
 from madbayes.paper.clusters import assign_or_open, squared_distances
@@ -65,10 +65,7 @@ def follower_of(X, weight=None, workers=ALONE):
 
 
 def labels_of(rows):
-    """The labels of all rows, with what has been decided since the last pass."""
-    order = Order(rows.A, rows.origin, np.inf, np.zeros(len(rows.A)), rows.names, False)
-    parts = range(len(rows.home.parts))
-    return np.concatenate([unpacked(rows.ledger[p], rows.home.part(p), order, rows.notes.get(p))[0] for p in parts])
+    return np.concatenate(list(rows.labels()))
 
 
 def serial_order(X, weights, A, penalty, parts, n_proposals, cap):
@@ -368,3 +365,45 @@ def test_labels_take_as_many_bytes_as_they_need(small):
     rows.look(rows.means)
     assert rows.ledger[0][0].dtype == np.uint16
     assert_array_equal(X[:, 0], rows.A[labels_of(rows), 0])
+
+
+def test_scatters_change_nothing_and_are_those_of_the_clusters(small, seed):
+    """In the middle of things: rows were decided elsewhere, and clusters arranged, since the last pass."""
+    X, weight = blobs(seed), weights_for(True, 120)
+    rows = follower_of(X, weight)
+    rows.look(X[:3], opening_threshold(8.0))
+    assert rows.open_clusters(8.0, np.inf) > 0
+    rows.drop_empty()
+    rows.arrange(np.arange(len(rows.A))[::-1])
+    labels = labels_of(rows)
+    squares = weight * ((X - rows.means[labels]) ** 2).sum(axis=1)
+    for _ in range(2):
+        assert_allclose(rows.scatters(), np.bincount(labels, squares), rtol=1e-9, atol=1e-12)
+    assert_array_equal(labels_of(rows), labels)
+
+
+def test_rows_stop_to_propose_once_the_cap_is_reached(small):
+    """One pass for those that waited, however many they are."""
+    small(100, 1)
+    X, passes = np.arange(100.0)[:, None], []
+    rows = follower_of(X)
+    go_over = rows.home.go_over
+    rows.home.go_over = lambda *asked: passes.append(asked) or go_over(*asked)
+    rows.look([[0.0]])
+    rows.look([[0.0]], opening_threshold(4.0))
+    assert rows.open_clusters(4.0, 3) == 2
+    assert len(passes) == 4  # two looks, and one for each of the two that were opened
+    assert_array_equal(rows.A, [[0.0], [3.0], [6.0]])
+    assert_array_equal(labels_of(rows), np.repeat([0, 1, 2], [3, 3, 94]))
+
+
+def test_clusters_beyond_the_cap_stay(small):
+    rows = follower_of(np.array([[0.0], [10.0], [20.0], [30.0]]))
+    A = np.array([[0.0], [10.0], [21.0]])
+    for _ in range(2):
+        rows.look(A, opening_threshold(4.0))
+        assert rows.open_clusters(4.0, 2) == 0
+        assert_array_equal(labels_of(rows), [0, 1, 2, 2])
+    rows.look(A, opening_threshold(4.0))
+    assert rows.open_clusters(4.0, 4) == 1
+    assert_array_equal(labels_of(rows), [0, 1, 2, 3])

@@ -27,7 +27,7 @@ def test_fits_in_two_threads_of_a_worker_give_the_same_bits(seconds):
     expected = [answer(model, X)[1] for model in models]
     with (
         seconds(120),
-        LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         found = client.gather([client.submit(answer, model, X, pure=False) for model in models * 2])

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from madbayes import paper
 from madbayes.engine import feature_passes, homes
 from madbayes.engine.blocks import Workers
-from madbayes.engine.feature_passes import Follower, descend, unpacked
+from madbayes.engine.feature_passes import Follower, descend
 from madbayes.engine.homes import LocalHome, Moments
 from madbayes.paper.features import all_codes, independent_columns, sweep_row
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
@@ -65,9 +65,7 @@ def follower_of(X, weight=None, workers=ALONE):
 
 
 def codes_of(rows):
-    """Z of all rows, with what has been decided since the last pass."""
-    parts = range(len(rows.home.parts))
-    return np.concatenate([unpacked(rows.ledger[p], rows._order(), rows.notes.get(p)) for p in parts])
+    return np.concatenate(list(rows.codes()))
 
 
 def serial_order(X, weights, Z, A, penalty, parts, n_proposals, cap):
@@ -355,3 +353,20 @@ def test_many_proposals_need_little_room(small, monkeypatch):
     assert rows.open_features(50.0, UNLIMITED) == 3
     assert_array_equal(codes_of(rows), np.repeat(np.eye(3), 500, axis=0))
     assert max(rooms) < 20
+
+
+def test_sizes_are_the_weights_of_the_rows_with_each_feature(small, seed):
+    X = mixed(seed)
+    for weight in (None, weights_for(True, len(X))):
+        rows = follower_of(X, weight)
+        rows.look(X[:3], exact=True)
+        assert_allclose(rows.sizes, ones_for(weight, len(X)) @ codes_of(rows), rtol=1e-12)
+
+
+def test_features_beyond_the_cap_stay():
+    X = np.diag([3.0, 4.0, 5.0])
+    rows = follower_of(X)
+    rows.look(X[:2], exact=True)
+    rows.look(X[:2], 4.0)
+    assert rows.open_features(4.0, 1) == 0
+    assert_array_equal(codes_of(rows), [[1, 0], [0, 1], [0, 0]])

@@ -121,8 +121,13 @@ class Sums(NamedTuple):
     products: NDArray  # Z'WX
 
     @classmethod
-    def of_block(cls, X: NDArray, weights: NDArray, Z: NDArray[np.uint8], K: int) -> "Sums":
-        """Sums over the rows of a block, of the first K columns of Z, in the precision of X."""
+    def of_block(cls, table: Table, rows: slice, state: State) -> "Sums":
+        """Sums over the rows of a block."""
+        return cls.of_rows(table.rows(rows), table.weights[rows], state.Z[rows], state.used)
+
+    @classmethod
+    def of_rows(cls, X: NDArray, weights: NDArray, Z: NDArray[np.uint8], K: int) -> "Sums":
+        """Sums over some rows, for the first K columns of Z; products in the precision of X."""
         from madbayes.engine import kernels
 
         pairs, weighted = np.empty((K, K)), np.zeros((K, K))
@@ -137,10 +142,7 @@ def fit(table: Table, state: State, workers: Workers) -> tuple[float, NDArray[np
     """Least squares: the squared error, and which columns are not redundant."""
     from madbayes.engine import kernels
 
-    def one(rows: slice) -> Sums:
-        return Sums.of_block(table.rows(rows), table.weights[rows], state.Z[rows], state.used)
-
-    parts = workers.map(one, table.blocks)
+    parts = workers.map(lambda rows: Sums.of_block(table, rows, state), table.blocks)
     pairs, weighted, products = (np.sum(part, axis=0, dtype=np.float64) for part in zip(*parts, strict=True))
     independent = np.empty(state.used, dtype=bool)
     explained = kernels.solve(pairs, weighted, table.weights.size > 0, products, state.A, state.used, independent)

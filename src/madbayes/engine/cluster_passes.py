@@ -86,19 +86,22 @@ class Note(NamedTuple):
     labels: NDArray[np.int64]
 
 
-def unpacked(kept: Kept | None, part: Part, order: Order, note: Note | None) -> tuple[NDArray[np.int64], NDArray]:
-    """Labels and slack of the rows of a part as the last pass left them, to be written to; at first all are too far."""
-    if kept is None:
-        return np.zeros(len(part), dtype=np.int64), np.full(len(part), -np.inf, dtype=np.float32)
+def unpacked(kept: Kept, names: NDArray | None, note: Note | None) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Labels and slack of the rows of a part as the last pass left them, with what was decided elsewhere since."""
     labels, slack = kept[0].astype(np.int64), kept[1].copy()
     if note is not None:
         labels[note.rows], slack[note.rows] = note.labels, 0.0
-    return labels if order.names is None else order.names[labels], slack
+    return labels if names is None else names[labels], slack
 
 
 def packed(labels: NDArray[np.int64], slack: NDArray, order: Order) -> Kept:
     """The same in as few bytes as labels need."""
     return labels.astype(np.min_scalar_type(len(order.A))), slack
+
+
+def too_far(n_rows: int) -> Kept:
+    """What is kept of rows that have not been looked at."""
+    return np.zeros(n_rows, dtype=np.uint8), np.full(n_rows, -np.inf, dtype=np.float32)
 
 
 def pending_in(labels: NDArray[np.int64], slack: NDArray, order: Order) -> NDArray[np.int64]:
@@ -113,7 +116,7 @@ def pending_in(labels: NDArray[np.int64], slack: NDArray, order: Order) -> NDArr
 
 def look(part: Part, kept: Kept | None, order: Order, note: Note | None) -> tuple[Kept, Summary]:
     """A step: the nearest cluster of every row for which it may have changed."""
-    labels, slack = unpacked(kept, part, order, note)
+    labels, slack = unpacked(too_far(len(part)) if kept is None else kept, order.names, note)
     K, D = order.A.shape
     sums, moved = Sums.nothing(K, D), 0
     pending = pending_in(labels, slack, order)
@@ -177,12 +180,18 @@ def proposals(table: Table, labels: NDArray, slack: NDArray) -> Proposals | None
 
 def add_errors(part: Part, kept: Kept, order: Order, note: Note | None) -> tuple[Kept, NDArray[np.float64]]:
     """A step: the squared error of each cluster. All stays as it was."""
+    labels, _ = unpacked(kept, order.names, note)
+    squares = squares_about(part, order, labels)
+    return kept, np.bincount(labels, masses(part) * squares, len(order.A)).astype(np.float64)
+
+
+def squares_about(part: Part, order: Order, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Squared distance of each row to the centre of its cluster."""
     from madbayes.engine import kernels
 
-    labels, slack = unpacked(kept, part, order, note)
     squares = np.empty(len(part))
-    kernels.row_distances(part.X, order.A, labels.astype(np.int64), squares)
-    return (labels, slack), np.bincount(labels, masses(part) * squares, len(order.A)).astype(np.float64)
+    kernels.row_distances(part.X, order.A, labels, squares)
+    return squares
 
 
 class Worst(NamedTuple):
@@ -198,12 +207,8 @@ class Worst(NamedTuple):
 
 def find_worst(part: Part, kept: Kept, order: Order, note: Note | None) -> tuple[Kept, Worst]:
     """A step: the row that fits worst where it is. Slack stays as it was."""
-    from madbayes.engine import kernels
-
-    labels, slack = unpacked(kept, part, order, note)
-    squares = np.empty(len(part))
-    kernels.row_distances(part.X, order.A, labels, squares)
-    weights = masses(part)
+    labels, slack = unpacked(kept, order.names, note)
+    squares, weights = squares_about(part, order, labels), masses(part)
     n = int((weights * squares).argmax())
     worst = Worst(weights[n] * squares[n], squares[n], n, part.X[n].copy(), weights[n], int(labels[n]))
     return packed(labels, slack, order), worst
@@ -321,6 +326,8 @@ class Follower:
     def open_clusters(self, penalty: float, cap: float) -> int:
         """Rows that are too far open clusters, up to a cap; returns how many were opened."""
         before = len(self.A)
+        if self.proposed:
+            self.threshold = None  # slack will not tell who was too far, nor who is near a new cluster
         while self.proposed:
             waiting = sum(proposals.waiting for _, proposals in self.proposed)
             self._validate(self.proposed, opening_threshold(penalty), cap)
@@ -330,8 +337,6 @@ class Follower:
             no_shifts = np.zeros(len(self.A))
             self._go_over(Order(self.A, self.origin, threshold, no_shifts, self.names, False, only_far=True))
         self.proposed = []
-        if len(self.A) > before:
-            self.threshold = None  # rows that were near enough have not been compared with the new clusters
         return len(self.A) - before
 
     def _validate(self, proposed: list[tuple[int, Proposals]], threshold: float, cap: float) -> None:
@@ -342,7 +347,7 @@ class Follower:
         weights = np.concatenate([proposals.weights for _, proposals in proposed])
         before = np.concatenate([proposals.labels for _, proposals in proposed])
         labels, squares = before.copy(), np.empty(len(X))
-        opened = np.empty(int(min(cap - len(self.A), len(X))), dtype=np.int64)
+        opened = np.empty(int(min(max(cap - len(self.A), 0), len(X))), dtype=np.int64)
         kernels.row_distances(X, self.A, labels, squares)
         used = kernels.open_clusters(
             X, weights, labels, squares, threshold, self.moments.negligible, len(self.A), opened
@@ -387,9 +392,10 @@ class Follower:
         order = Order(self.means, self.origin, np.inf, np.zeros(len(self.A)), self.names, False)
         return np.asarray(sum(self.home.go_over(add_errors, self.ledger, order, self.notes)))
 
-    def labels(self) -> Iterator[NDArray]:
-        """The cluster of each row as of the last pass, part after part."""
-        return (self.ledger[p][0] for p in range(len(self.home.parts)))
+    def labels(self) -> Iterator[NDArray[np.int64]]:
+        """The cluster of each row, part after part."""
+        parts = range(len(self.home.parts))
+        return (unpacked(self.ledger[p], self.names, self.notes.get(p))[0] for p in parts)
 
     def drop_empty(self) -> None:
         """Clusters without rows vanish."""

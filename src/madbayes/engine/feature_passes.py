@@ -76,7 +76,7 @@ class Sums(NamedTuple):
         sums = cls.nothing(K, D)
         for rows in row_blocks(len(X), D):
             some = X[rows].astype(np.float64, copy=False)
-            sums = sums.plus(allocation.Sums.of_block(some, weights[rows], Z[rows], K))
+            sums = sums.plus(allocation.Sums.of_rows(some, weights[rows], Z[rows], K))
         return sums
 
     def plus(self, other: "Sums | allocation.Sums", sign: int = 1) -> "Sums":
@@ -346,8 +346,9 @@ class Follower:
         )
 
     def codes(self) -> Iterator[NDArray[np.uint8]]:
-        """Z as of the last pass, part after part."""
-        return (unpacked(self.ledger[p], self._order(), None) for p in range(len(self.home.parts)))
+        """Z, part after part."""
+        parts = range(len(self.home.parts))
+        return (unpacked(self.ledger[p], self._order(), self.notes.get(p)) for p in parts)
 
     @property
     def sizes(self) -> NDArray[np.float64]:

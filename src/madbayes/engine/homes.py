@@ -8,7 +8,7 @@ machines of a cluster.
 """
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -155,13 +155,16 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, home: Home) -> "Moments":
-        """In two passes, so that an offset does not eat the digits."""
-        weight, sums, largest = 0.0, np.zeros(home.shape[1]), 0.0
-        for part in home.go_over(add_up, home.ledger(), None, {}):
-            weight, sums, largest = weight + part[0], sums + part[1], max(largest, part[2])
-        mean = sums / weight
-        squares = sum(home.go_over(add_squares, home.ledger(), mean, {}))
-        return cls(weight, mean, squares / weight, largest)
+        """In one pass: each part about its own mean, so that an offset does not eat the digits."""
+        parts = home.go_over(take_moments, home.ledger(), None, {})
+        return reduce(cls.joined, parts)
+
+    def joined(self, other: "Moments") -> "Moments":
+        """Those of the rows of both, from differences of the means only (Chan, Golub and LeVeque)."""
+        weight, shift = self.weight + other.weight, other.mean - self.mean
+        mine, theirs = self.weight / weight, other.weight / weight
+        variance = mine * self.variance + theirs * other.variance + mine * theirs * shift**2
+        return Moments(weight, self.mean + theirs * shift, variance, max(self.largest, other.largest))
 
     @property
     def negligible(self) -> float:
@@ -179,16 +182,13 @@ def masses(part: Part) -> NDArray[np.float64]:
     return part.weights if part.weights.size else np.ones(len(part))
 
 
-def add_up(part: Part, kept: Kept | None, order: None, note: None) -> tuple[None, tuple[float, NDArray, float]]:
-    """The weight of all rows, their sum, and the largest square; nothing is kept."""
+def take_moments(part: Part, kept: Kept | None, order: None, note: None) -> tuple[None, Moments]:
+    """A step: those of the rows of a part; nothing is kept."""
     X, weights = part.X, masses(part)
-    squares = np.einsum("nd,nd->n", X, X, dtype=np.float64)
-    return None, (float(weights.sum()), weights @ X.astype(np.float64), float(squares.max()))
-
-
-def add_squares(part: Part, kept: Kept | None, mean: NDArray, note: None) -> tuple[None, NDArray]:
-    """The squares about a mean, column by column; nothing is kept."""
-    return None, masses(part) @ (part.X - mean) ** 2
+    largest, weight = np.einsum("nd,nd->n", X, X, dtype=np.float64).max(), weights.sum()
+    mean = weights @ X.astype(np.float64) / weight
+    R = X - mean
+    return None, Moments(float(weight), mean, np.einsum("n,nd,nd->d", weights, R, R) / weight, float(largest))
 
 
 def add_products(part: Part, kept: Kept | None, origin: NDArray, note: None) -> tuple[None, NDArray]:

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine import online, online_features
-from madbayes.engine.allocation import State as Features
-from madbayes.engine.allocation import Sums, least_squares_features
-from madbayes.engine.allocation import Table as FeatureTable
+from madbayes.engine.allocation import least_squares_features
 from madbayes.engine.blocks import Workers
 from madbayes.engine.centres import Table
+from madbayes.engine.feature_passes import Sums
+from madbayes.engine.homes import Moments
 from madbayes.engine.partition import cluster_means, distances_to
 from madbayes.estimators import validation
 from madbayes.estimators.base import USUAL, GroupEstimator
@@ -23,20 +23,6 @@ from madbayes.model import Gaussian, Objective
 
 # A batch of fewer rows says nothing about which errors are unusual.
 ENOUGH = round(1 / (1 - USUAL))
-
-
-class Moments(NamedTuple):
-    """Weight of all rows seen, and of each column its mean and the squares about it."""
-
-    weight: float
-    means: NDArray[np.float64]
-    squares: NDArray[np.float64]
-
-    def joined(self, other: "Moments") -> "Moments":
-        """Those of both, from differences of the means only (Chan, Golub and LeVeque)."""
-        weight, shift = self.weight + other.weight, other.means - self.means
-        squares = self.squares + other.squares + self.weight / weight * other.weight * shift**2
-        return Moments(weight, self.means + other.weight / weight * shift, squares)
 
 
 class Learned(NamedTuple):
@@ -115,15 +101,15 @@ class OnlineEstimator(GroupEstimator):
         """Of all rows seen, the batch with them."""
         mean, variance = problem.moments()
         weight, before = float(problem.weights.sum()), self._decay * float(self._total)
-        batch = Moments(weight, mean, weight * variance)
-        return Moments(before, self._column_means, before * self._column_scales**2).joined(batch)
+        batch = Moments(weight, mean, variance, 0.0)
+        return Moments(before, self._column_means, self._column_scales**2, 0.0).joined(batch)
 
     def _price_of_a_group(self, choice: validation.PenaltyChoice, moments: Moments) -> float:
         """The number given; or the share of the one-group error, which was found with the first batch for "auto"."""
         if choice.value is not None:
             return choice.value
         share = self.penalty_share_ if choice.share is None else choice.share
-        return float(share * moments.squares.sum()) if np.isfinite(share) else self.penalty_
+        return share * moments.scatter if np.isfinite(share) else self.penalty_
 
     @abstractmethod
     def _learn(self, problem: Problem, objective: Objective, moments: Moments) -> Learned:
@@ -132,12 +118,12 @@ class OnlineEstimator(GroupEstimator):
     def _store_batch(
         self, table: NDArray, problem: Problem, objective: Objective, moments: Moments, learned: Learned
     ) -> None:
-        one_group, assigned, sizes = float(moments.squares.sum()), learned.assigned, self._sizes
+        one_group, assigned, sizes = moments.scatter, learned.assigned, self._sizes
         if not problem.counted.all():  # rows of no weight have the nearest groups
             assigned = self._assign(table, learned.A, problem.workers)
             assigned[problem.counted] = learned.assigned
         self._seen, self._objective, self._sizes, self._total = learned.seen, objective, learned.sizes, moments.weight
-        self._column_means, self._column_scales = moments.means, np.sqrt(moments.squares / moments.weight)
+        self._column_means, self._column_scales = moments.mean, np.sqrt(moments.variance)
         self._store_parameters(learned.A.astype(problem.X.dtype))
         self._store_assigned(assigned)
         follow_groups(self, learned.became, sizes)
@@ -201,9 +187,8 @@ class OnlineFeatures(OnlineEstimator):
             return
         X, weights, Z = problem.X, problem.sample_weight, state.assigned
         A = least_squares_features(X, Z, weights, problem.workers)
-        table, features = FeatureTable.of(X, weights), Features.of((Z, A), len(A))
-        parts = problem.workers.map(lambda rows: Sums.of_block(table, rows, features), table.blocks)
-        pairs = np.sum([part.weighted if table.weights.size else part.pairs for part in parts], axis=0)
+        sums = Sums.of_rows(X, np.empty(0) if weights is None else weights, Z)
+        pairs = sums.pairs if weights is None else sums.weighted
         error = self._loss(problem, Gaussian(), Z, A)
         self._seen = online_features.FeatureSums(pairs, A, error, np.ones(len(A), dtype=bool))
 

@@ -146,7 +146,7 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> NDArray:
         if "could not convert" not in str(error):
             raise
         raise ValueError(f"X must hold numbers only: {error}") from error
-    _check_finite(table, getattr(X, "columns", None))
+    check_finite(table, getattr(X, "columns", None))
     check_range(table)
     return table
 
@@ -178,7 +178,7 @@ def _is_numeric(column: Any) -> bool:
         return False
 
 
-def _check_finite(X: NDArray, columns: Any) -> None:
+def check_finite(X: NDArray, columns: Any) -> None:
     """Count missing and infinite values for each column that has any."""
     if np.isfinite(X.sum(dtype=np.float64)):
         return
