@@ -67,7 +67,7 @@ class Sampler:
         """See some rows, with their numbers in the table."""
         keys = self._random.random(len(frame))
         self.n_rows += len(frame)
-        if self._keys and sum(map(len, self._keys)) > 3 * self.size:
+        if self._keys and sum(map(len, self._keys)) > 2 * self.size:
             self._keep_lowest()
         bound = self._keys[0].max() if self._keys and len(self._keys[0]) == self.size else np.inf
         low = np.flatnonzero(keys < bound)

@@ -1,6 +1,8 @@
 """Tables that are read block by block: their numbers on the disk, a sample in memory, their groups file by file."""
 
+import ctypes
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,14 +111,23 @@ def short_name(source: str) -> str:
     return source.rstrip("/").rpartition("/")[2] or source
 
 
+def give_back_memory() -> None:
+    """Return memory that is free to the system, for all that the process has counts against its limit."""
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError, TypeError):  # where there is no GNU C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def told(blocks: Iterator[Block], stream: TableStream, talk: Talk) -> Iterator[Block]:
     """The same blocks; when a file begins, it is said."""
     part = -1
     for block in blocks:
         if block.part != part:
             part = block.part
+            give_back_memory()
             talk.progress(f"file {part + 1} of {len(stream.parts)}, {stream.parts[part].name}", rows=block.start)
         yield block
+    give_back_memory()
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,7 @@ class Spooled:
             log.info("  %s cannot be used and are put aside", lost)
         sample = sample_of(recipe, self.sampler)
         X = sample.X if sample.is_all or not keep_rows else finished(recipe, self.encoded, settings.spill_dir)
+        give_back_memory()
         return StreamIntake(self.stream, recipe, sample, X, settings.puts_aside, self.screen.n_bad)
 
 
@@ -204,6 +216,7 @@ def look_at_stream(
     """Learn the recipe of a table; its rows stay on the disk, or only a sample of them is kept."""
     with talk.step("Looking at the columns", "intake"):
         recipe.look(stream.frames, lenient=True, capacity=stream.capacity, folder=settings.spill_dir)
+        give_back_memory()
     spooled = spool(recipe, stream, settings, talk)
     with talk.step("Scaling the rows", "scale"):
         recipe.learn(spooled.encoded, n_dropped=spooled.n_dropped)
