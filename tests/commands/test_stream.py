@@ -325,6 +325,17 @@ def test_what_is_no_parquet_is_read_as_a_whole(table, tmp_path):
     says(call("fit", "memory://nobody/here", "--out", tmp_path / "out"), 2, "is not there: check the name")
 
 
+def test_a_file_that_is_broken_in_the_middle_is_named(parts, tmp_path):
+    for name in NAMES:
+        content = bytearray((parts / name).read_bytes())
+        if name == NAMES[1]:
+            content[4:400] = bytes(396)
+        (tmp_path / "t" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "t" / name).write_bytes(content)
+    says(call("fit", tmp_path / "t", "--out", tmp_path / "out"), 2, f"{NAMES[1]!r} cannot be read, it may be broken")
+    assert not (tmp_path / "out").exists()
+
+
 def test_nothing_stays_in_the_folder_for_temporary_files(parts, tmp_path):
     (tmp_path / "spill").mkdir()
     done(call("fit", parts, "--spill-dir", tmp_path / "spill", "--out", tmp_path / "out", "--refits", 0))

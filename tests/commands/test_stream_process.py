@@ -4,12 +4,15 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+import madbayes
 
 # The most memory that the process had, as it tells at its end. It is not asked for by its parent: what that is told
 # includes the memory of the parent itself when the process began.
@@ -96,3 +99,27 @@ def test_ctrl_c_while_rows_are_read_leaves_nothing(large, tmp_path):
     assert "stopped before there was a result; none was written" in err
     assert [path.name for path in tmp_path.iterdir() if path.name != "peak"] == ["spill"]
     assert not list((tmp_path / "spill").iterdir())
+
+
+def test_ctrl_c_while_groups_are_looked_for_keeps_the_best_so_far(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60_000, 30))
+    (tmp_path / "hard").mkdir()
+    pd.DataFrame(X).add_prefix("c").to_parquet(tmp_path / "hard" / "a.parquet")
+    process = start("fit", tmp_path / "hard", "--penalty", "0.1%", "--log-json", "--out", tmp_path / "out")
+    try:
+        for line in process.stderr:
+            if json.loads(line).get("step") == "fit":
+                break
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=240)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert "the best result so far" in err
+    assert " of 60 000 rows." in out
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["interrupted"] is True
+    labels = pd.read_parquet(tmp_path / "out" / "assignments" / "a.parquet")["label"]
+    assert np.array_equal(
+        labels, madbayes.load(tmp_path / "out" / "model.madbayes").predict(pd.read_parquet(tmp_path / "hard"))
+    )
