@@ -94,7 +94,7 @@ def _values(frame: Any, dtype: np.dtype) -> NDArray:
 def lazy_rows(
     X: Any,
     function: Callable[[NDArray], NDArray],
-    dtype: DTypeLike,
+    dtype: DTypeLike | None,
     *,
     width: int | None = None,
     lengths: Sequence[int] | None = None,
@@ -106,8 +106,8 @@ def lazy_rows(
     X : Dask array or data frame
     function : function
         Of some rows, as an array of floats; never called with none. It travels to the workers.
-    dtype : dtype
-        Of what it gives.
+    dtype : dtype, optional
+        Of what it gives; that of the rows if not given.
     width : int, optional
         The number of columns of what it gives; None if it gives one number for each row.
     lengths : sequence of int, optional
@@ -125,10 +125,10 @@ def lazy_rows(
     array([2., 2., 2., 2., 2., 2.])
     """
     rows, shape = as_rows(X), (0,) if width is None else (0, width)
-    nothing = np.empty(shape, dtype)
+    nothing = np.empty(shape, rows.dtype if dtype is None else dtype)
 
     def one(block: NDArray) -> NDArray:
-        return function(block).astype(dtype, copy=False) if len(block) else nothing
+        return function(block).astype(nothing.dtype, copy=False) if len(block) else nothing
 
     chunks = (rows.chunks[0] if lengths is None else tuple(lengths),)
     if width is None:
@@ -259,6 +259,8 @@ class DaskHome:
 
     Attributes
     ----------
+    source : Dask array or data frame
+        X.
     columns : list or None
         The names of the columns of a data frame.
     lengths : tuple of int
@@ -267,7 +269,7 @@ class DaskHome:
 
     def __init__(self, X: Any, sample_weight: Any = None, client: Any = None) -> None:
         self.client = find_client() if client is None else client
-        self.columns = list(X.columns) if is_frame(X) else None
+        self.source, self.columns = X, list(X.columns) if is_frame(X) else None
         self.weighted = False
         with scheduler_needed(self.client):
             with self.client.as_current():
