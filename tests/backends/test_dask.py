@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster, wait
 
 from madbayes.backends import dask as dask_backend
 from madbayes.backends import is_dask
-from madbayes.backends.dask import DaskHome, lazy_rows
+from madbayes.backends.dask import DaskHome, DaskRows
 from madbayes.engine import cluster_passes, feature_passes
 from madbayes.engine.blocks import Workers
 from madbayes.engine.homes import LocalHome, Moments
@@ -356,26 +356,47 @@ def test_what_is_a_dask_collection():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_lazy_rows():
-    """Nothing is computed before it is asked for; chunks are those of the rows, without calls for none."""
-    X, calls = blobs(N=90), []
+class Recorder:
+    """A model that remembers what it was given."""
 
-    def two(rows):
+    def __init__(self):
+        self.calls = []
+
+    def signs(self, rows):
         assert rows.flags.c_contiguous
-        calls.append(len(rows))
+        self.calls.append(len(rows))
         return rows[:, :2] > 0
 
-    table = da.from_array(X, chunks=((40, 0, 50), 4))
-    lazy = lazy_rows(table, two, np.uint8, width=2)
-    assert not calls
+    def largest(self, rows):
+        return rows.argmax(axis=1)
+
+
+def test_lazy_results_of_an_array():
+    """Nothing is computed before it is asked for; chunks are those of the rows, without calls for none."""
+    X, model = blobs(N=90), Recorder()
+    lazy = DaskRows(da.from_array(X, chunks=((40, 0, 50), 4))).lazy(model, "signs", (2,), np.uint8)
+    assert not model.calls
     assert lazy.chunks == ((40, 0, 50), (2,))
-    np.testing.assert_array_equal(lazy.compute(scheduler="sync"), X[:, :2] > 0)
-    assert calls == [40, 50]
-    assert lazy.dtype == lazy.compute(scheduler="sync").dtype == np.uint8
-    frame = dd.from_pandas(pd.DataFrame(X.astype(np.float32)), npartitions=2)
-    labels = lazy_rows(frame, lambda rows: rows.argmax(axis=1), np.int32, lengths=(45, 45))
-    assert labels.chunks == ((45, 45),)
-    np.testing.assert_array_equal(labels.compute(scheduler="sync"), X.astype(np.float32).argmax(axis=1))
-    unknown = lazy_rows(frame[frame[0] > 0], lambda rows: rows.sum(axis=1), np.float32)
-    assert np.isnan(unknown.shape[0])
-    assert unknown.compute(scheduler="sync").shape == ((X[:, 0] > 0).sum(),)
+    found = lazy.compute(scheduler="sync")
+    np.testing.assert_array_equal(found, X[:, :2] > 0)
+    assert found.dtype == lazy.dtype == np.uint8
+    assert model.calls == [40, 50]
+
+
+def test_lazy_results_of_a_data_frame(client):
+    X = blobs(N=90).astype(np.float32)
+    frame = dd.from_pandas(pd.DataFrame(X), npartitions=2)
+    frame = frame[frame[0] > 0]
+    lazy = DaskRows(frame).lazy(Recorder(), "largest", (), np.int32)
+    assert np.isnan(lazy.shape[0])
+    np.testing.assert_array_equal(lazy.compute(scheduler="sync"), X[X[:, 0] > 0].argmax(axis=1))
+    known = DaskHome(frame, client=client).lazy(Recorder(), "largest", (), np.int32)
+    assert known.chunks == (((X[:45, 0] > 0).sum(), (X[45:, 0] > 0).sum()),)
+
+
+def test_lazy_results_of_missing_values_name_the_partition():
+    X = blobs(N=90)
+    X[70, 3] = np.nan
+    lazy = DaskRows(da.from_array(X, chunks=(30, 3))).lazy(Recorder(), "largest", (), np.int32)
+    with pytest.raises(ValueError, match=r"partition 2: X contains 1 NaN and 0 inf .*in column 3: 1 NaN"):
+        lazy.compute(scheduler="sync")

@@ -16,9 +16,9 @@ def take_in(estimator: Any, X: Any, *, reset: bool) -> Any:
     The estimator remembers the columns, or compares them with those it knows.
     """
     if is_dask(X):
-        from madbayes.backends.dask import DaskHome
+        from madbayes.backends.dask import DaskHome, DaskRows
 
-        home = DaskHome(X)
+        home = DaskHome(X) if reset else DaskRows(X)
         know_columns(estimator, home.shape[1], home.columns, reset=reset)
         return home
     source = open_rows(X, spill_dir=estimator.spill_dir)
