@@ -10,6 +10,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -48,17 +49,21 @@ def is_frame(X: Any) -> bool:
 
 
 def as_rows(X: Any) -> Any:
-    """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown."""
+    """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown.
+
+    Its keys are new in every call: a scheduler that remembers some must not take them for those of another graph, in
+    which the same tasks were put together in another way.
+    """
     if is_frame(X):
-        return _array_of_frame(X)
+        X = _array_of_frame(X)
     if getattr(X, "ndim", None) != 2 or not hasattr(X, "rechunk"):
         raise ValueError(f"X={type(X).__name__} is not accepted: give a Dask array of 2 dimensions, or a data frame")
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must hold numbers only: it has {X.dtype} values")
     if np.isnan(X.shape[1]):
         X = X.compute_chunk_sizes()
-    X = X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
-    return X.map_blocks(_contiguous, dtype=float_type(X.dtype), meta=_empty(X.shape[1], float_type(X.dtype)))
+    X, dtype = X if len(X.chunks[1]) == 1 else X.rechunk({1: -1}), float_type(X.dtype)
+    return X.map_blocks(_contiguous, meta=_empty(X.shape[1], dtype), name=f"madbayes-rows-{uuid4().hex}")
 
 
 def float_type(dtype: np.dtype) -> np.dtype:
@@ -89,7 +94,7 @@ def _array_of_frame(X: Any) -> Any:
 
 def _values(frame: Any, dtype: np.dtype) -> NDArray:
     """The numbers of a data frame; missing ones are not numbers."""
-    return np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
+    return frame.to_numpy(dtype=dtype, na_value=np.nan)
 
 
 class Block(NamedTuple):
@@ -300,7 +305,7 @@ class DaskHome(DaskRows):
         with scheduler_needed(self.client):
             with self.client.as_current():
                 super().__init__(X)
-            blocks = self._map(block_of, self._computed(self.rows))
+            blocks = self._map(block_of, self._computed(as_rows(X)))
             self.lengths = self._check(blocks)
             blocks = [block for block, n in zip(blocks, self.lengths, strict=True) if n]
             ends = np.cumsum([n for n in self.lengths if n]).tolist()
