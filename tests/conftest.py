@@ -1,5 +1,9 @@
+import gc
 import os
 import signal
+import subprocess
+import sys
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -34,3 +38,40 @@ def seconds():
             signal.signal(signal.SIGALRM, before)
 
     return limit
+
+
+@pytest.fixture
+def spill(tmp_path):
+    """A folder for temporary files, which must be empty in the end; no thread is left either."""
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    yield folder
+    gc.collect()
+    assert not list(folder.iterdir())
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("madbayes")]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two Dask workers, each a process."""
+    from distributed import LocalCluster
+
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": 50}
+    with LocalCluster(n_workers=2, **options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def lonely_scheduler(tmp_path):
+    """A Dask scheduler and a worker in processes of their own; the scheduler can be killed."""
+    place = str(tmp_path / "scheduler.json")
+    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    python, local = [sys.executable, "-m"], ["--scheduler-file", place, "--no-dashboard"]
+    address = ["--host", "127.0.0.1", "--port", "0"]
+    with (
+        subprocess.Popen([*python, "distributed.cli.dask_scheduler", *local, *address], **options) as scheduler,
+        subprocess.Popen([*python, "distributed.cli.dask_worker", *local, "--no-nanny"], **options) as worker,
+    ):
+        yield scheduler, place
+        for process in (worker, scheduler):
+            process.kill()

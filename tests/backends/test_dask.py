@@ -16,20 +16,15 @@ from distributed import Client, LocalCluster, wait
 
 from madbayes.backends import dask as dask_backend
 from madbayes.backends import is_dask
-from madbayes.backends.dask import DaskHome, DaskRows
+from madbayes.backends.dask import DaskHome, lazy_rows
 from madbayes.engine import cluster_passes, feature_passes
 from madbayes.engine.blocks import Workers
 from madbayes.engine.homes import LocalHome, Moments
 
 
 @pytest.fixture(scope="module")
-def client():
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+def client(cluster):
+    with Client(cluster, set_as_default=False) as client:
         yield client
 
 
@@ -309,22 +304,6 @@ def test_a_worker_that_is_killed_changes_nothing(client, seconds, kind):
     assert processes[holder] not in client.run(os.getpid).values()
 
 
-@pytest.fixture
-def lonely_scheduler(tmp_path):
-    """A scheduler and a worker in processes of their own; the scheduler can be killed."""
-    place = str(tmp_path / "scheduler.json")
-    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    python, local = [sys.executable, "-m"], ["--scheduler-file", place, "--no-dashboard"]
-    address = ["--host", "127.0.0.1", "--port", "0"]
-    with (
-        subprocess.Popen([*python, "distributed.cli.dask_scheduler", *local, *address], **options) as scheduler,
-        subprocess.Popen([*python, "distributed.cli.dask_worker", *local, "--no-nanny"], **options) as worker,
-    ):
-        yield scheduler, place
-        for process in (worker, scheduler):
-            process.kill()
-
-
 def test_a_lost_scheduler_is_named(lonely_scheduler, seconds):
     scheduler, place = lonely_scheduler
     with seconds(60), Client(scheduler_file=place, timeout=20, set_as_default=False) as client:
@@ -356,47 +335,26 @@ def test_what_is_a_dask_collection():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-class Recorder:
-    """A model that remembers what it was given."""
+def test_lazy_rows():
+    """Nothing is computed before it is asked for; chunks are those of the rows, without calls for none."""
+    X, calls = blobs(N=90), []
 
-    def __init__(self):
-        self.calls = []
-
-    def signs(self, rows):
+    def two(rows):
         assert rows.flags.c_contiguous
-        self.calls.append(len(rows))
+        calls.append(len(rows))
         return rows[:, :2] > 0
 
-    def largest(self, rows):
-        return rows.argmax(axis=1)
-
-
-def test_lazy_results_of_an_array():
-    """Nothing is computed before it is asked for; chunks are those of the rows, without calls for none."""
-    X, model = blobs(N=90), Recorder()
-    lazy = DaskRows(da.from_array(X, chunks=((40, 0, 50), 4))).lazy(model, "signs", (2,), np.uint8)
-    assert not model.calls
+    table = da.from_array(X, chunks=((40, 0, 50), 4))
+    lazy = lazy_rows(table, two, np.uint8, width=2)
+    assert not calls
     assert lazy.chunks == ((40, 0, 50), (2,))
-    found = lazy.compute(scheduler="sync")
-    np.testing.assert_array_equal(found, X[:, :2] > 0)
-    assert found.dtype == lazy.dtype == np.uint8
-    assert model.calls == [40, 50]
-
-
-def test_lazy_results_of_a_data_frame(client):
-    X = blobs(N=90).astype(np.float32)
-    frame = dd.from_pandas(pd.DataFrame(X), npartitions=2)
-    frame = frame[frame[0] > 0]
-    lazy = DaskRows(frame).lazy(Recorder(), "largest", (), np.int32)
-    assert np.isnan(lazy.shape[0])
-    np.testing.assert_array_equal(lazy.compute(scheduler="sync"), X[X[:, 0] > 0].argmax(axis=1))
-    known = DaskHome(frame, client=client).lazy(Recorder(), "largest", (), np.int32)
-    assert known.chunks == (((X[:45, 0] > 0).sum(), (X[45:, 0] > 0).sum()),)
-
-
-def test_lazy_results_of_missing_values_name_the_partition():
-    X = blobs(N=90)
-    X[70, 3] = np.nan
-    lazy = DaskRows(da.from_array(X, chunks=(30, 3))).lazy(Recorder(), "largest", (), np.int32)
-    with pytest.raises(ValueError, match=r"partition 2: X contains 1 NaN and 0 inf .*in column 3: 1 NaN"):
-        lazy.compute(scheduler="sync")
+    np.testing.assert_array_equal(lazy.compute(scheduler="sync"), X[:, :2] > 0)
+    assert calls == [40, 50]
+    assert lazy.dtype == lazy.compute(scheduler="sync").dtype == np.uint8
+    frame = dd.from_pandas(pd.DataFrame(X.astype(np.float32)), npartitions=2)
+    labels = lazy_rows(frame, lambda rows: rows.argmax(axis=1), np.int32, lengths=(45, 45))
+    assert labels.chunks == ((45, 45),)
+    np.testing.assert_array_equal(labels.compute(scheduler="sync"), X.astype(np.float32).argmax(axis=1))
+    unknown = lazy_rows(frame[frame[0] > 0], lambda rows: rows.sum(axis=1), np.float32)
+    assert np.isnan(unknown.shape[0])
+    assert unknown.compute(scheduler="sync").shape == ((X[:, 0] > 0).sum(),)

@@ -352,7 +352,7 @@ def test_samples_of_huge_tables_need_no_memory_for_all_rows(tmp_path):
             return np.column_stack([rows, rows]).astype(float), np.empty(0)
 
     known = homes.Moments(1e9, np.zeros(2), np.ones(2), 1.0)
-    problem = Problem(Home(), None, np.ones(0, bool), np.random.RandomState(0), None, home=Home(), known=known)
+    problem = Problem(Home(), None, None, np.random.RandomState(0), None, home=Home(), known=known)
     sample = problem.sample(1000)
     assert len(np.unique(sample.rows)) == 1000
     assert_allclose(sample.sample_weight, 1e6)

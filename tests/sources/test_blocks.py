@@ -1,11 +1,9 @@
 """Parquet files, datasets and blocks: what is written down once."""
 
-import gc
 import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections import deque
 
 import fsspec
@@ -27,17 +25,6 @@ NAMES = list("abcd")
 @pytest.fixture
 def X(seed):
     return np.random.default_rng(seed).normal(size=(600, 4))
-
-
-@pytest.fixture
-def spill(tmp_path):
-    """A folder for temporary files, which must be empty in the end; no thread is left either."""
-    folder = tmp_path / "spill"
-    folder.mkdir()
-    yield folder
-    gc.collect()
-    assert not list(folder.iterdir())
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("madbayes")]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Files and arrays: what is read where it lies, and what is copied."""
 
 import errno
-import gc
 import os
 import shutil
 from collections import deque
@@ -20,16 +19,6 @@ from madbayes.sources import FileRows, open_rows, resident_memory
 @pytest.fixture
 def X(seed):
     return np.random.default_rng(seed).normal(size=(200, 4))
-
-
-@pytest.fixture
-def spill(tmp_path):
-    """A folder for temporary files, which must be empty in the end."""
-    folder = tmp_path / "spill"
-    folder.mkdir()
-    yield folder
-    gc.collect()
-    assert not list(folder.iterdir())
 
 
 def mapped(path, X, mode="r"):

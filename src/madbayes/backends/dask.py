@@ -5,12 +5,10 @@ them, and the order, and changes none of these. So the scheduler can take any of
 has died: the answer is the same.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -49,21 +47,17 @@ def is_frame(X: Any) -> bool:
 
 
 def as_rows(X: Any) -> Any:
-    """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown.
-
-    Its keys are new in every call: a scheduler that remembers some must not take them for those of another graph, in
-    which the same tasks were put together in another way.
-    """
+    """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown."""
     if is_frame(X):
-        X = _array_of_frame(X)
+        return _array_of_frame(X)
     if getattr(X, "ndim", None) != 2 or not hasattr(X, "rechunk"):
         raise ValueError(f"X={type(X).__name__} is not accepted: give a Dask array of 2 dimensions, or a data frame")
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must hold numbers only: it has {X.dtype} values")
     if np.isnan(X.shape[1]):
         X = X.compute_chunk_sizes()
-    X, dtype = X if len(X.chunks[1]) == 1 else X.rechunk({1: -1}), float_type(X.dtype)
-    return X.map_blocks(_contiguous, meta=_empty(X.shape[1], dtype), name=f"madbayes-rows-{uuid4().hex}")
+    X = X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
+    return X.map_blocks(_contiguous, dtype=float_type(X.dtype), meta=_empty(X.shape[1], float_type(X.dtype)))
 
 
 def float_type(dtype: np.dtype) -> np.dtype:
@@ -94,7 +88,52 @@ def _array_of_frame(X: Any) -> Any:
 
 def _values(frame: Any, dtype: np.dtype) -> NDArray:
     """The numbers of a data frame; missing ones are not numbers."""
-    return frame.to_numpy(dtype=dtype, na_value=np.nan)
+    return np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
+
+
+def lazy_rows(
+    X: Any,
+    function: Callable[[NDArray], NDArray],
+    dtype: DTypeLike | None,
+    *,
+    width: int | None = None,
+    lengths: Sequence[int] | None = None,
+) -> Any:
+    """What a function gives for the rows of a Dask array or data frame, as a Dask array that is not computed yet.
+
+    Parameters
+    ----------
+    X : Dask array or data frame
+    function : function
+        Of some rows, as an array of floats; never called with none. It travels to the workers.
+    dtype : dtype, optional
+        Of what it gives; that of the rows if not given.
+    width : int, optional
+        The number of columns of what it gives; None if it gives one number for each row.
+    lengths : sequence of int, optional
+        The rows of each partition, if X does not say so itself.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from madbayes.backends.dask import lazy_rows
+    >>> X = da.ones((6, 2), chunks=(4, 1))
+    >>> sums = lazy_rows(X, lambda rows: rows.sum(axis=1), float)
+    >>> sums.chunks
+    ((4, 2),)
+    >>> sums.compute()
+    array([2., 2., 2., 2., 2., 2.])
+    """
+    rows, shape = as_rows(X), (0,) if width is None else (0, width)
+    nothing = np.empty(shape, rows.dtype if dtype is None else dtype)
+
+    def one(block: NDArray) -> NDArray:
+        return function(block).astype(nothing.dtype, copy=False) if len(block) else nothing
+
+    chunks = (rows.chunks[0] if lengths is None else tuple(lengths),)
+    if width is None:
+        return rows.map_blocks(one, drop_axis=1, chunks=chunks, meta=nothing)
+    return rows.map_blocks(one, chunks=(*chunks, (width,)), meta=nothing)
 
 
 class Block(NamedTuple):
@@ -131,18 +170,13 @@ def with_weights(blocks: tuple[Block, ...], weights: list[NDArray]) -> tuple[Blo
 
 def facts(block: Block, columns: Sealed) -> Facts:
     """What is known of some rows."""
-    X = block.X
-    extremes = np.stack([X.min(axis=0), X.max(axis=0)]) if X.size else X[:0]
-    return Facts(len(X), complaint_about(X, columns.content), extremes)
-
-
-def complaint_about(X: NDArray, columns: list | None) -> str:
-    """What is said about values that are not finite; nothing if all are."""
+    X, complaint = block.X, ""
     try:
-        check_finite(X, columns)
+        check_finite(X, columns.content)
     except ValueError as error:
-        return str(error)
-    return ""
+        complaint = str(error)
+    extremes = np.stack([X.min(axis=0), X.max(axis=0)]) if X.size else X[:0]
+    return Facts(len(X), complaint, extremes)
 
 
 def about_weights(blocks: tuple[Block, ...]) -> tuple[float, float, int]:
@@ -210,82 +244,7 @@ def _lost(error: BaseException) -> ConnectionError:
     )
 
 
-class DaskRows:
-    """The rows of a Dask array or data frame, where nothing has been computed of them yet.
-
-    Parameters
-    ----------
-    X : Dask array or data frame
-
-    Attributes
-    ----------
-    rows : Dask array
-        The same as floats; its chunks are whole rows.
-    shape : tuple
-        The number of rows is not a number where it is unknown.
-    dtype : dtype
-    columns : list or None
-        The names of the columns of a data frame.
-    lengths : tuple
-        The rows of every partition; not a number where they are unknown.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> import numpy as np
-    >>> from madbayes import DPMeans
-    >>> from madbayes.backends.dask import DaskRows
-    >>> X = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0]])
-    >>> labels = DaskRows(da.from_array(X, chunks=(2, 1))).lazy(DPMeans(1.0).fit(X), "predict", (), np.int32)
-    >>> labels.chunks
-    ((2, 1),)
-    >>> labels.compute()
-    array([0, 0, 1], dtype=int32)
-    """
-
-    def __init__(self, X: Any) -> None:
-        self.columns = list(X.columns) if is_frame(X) else None
-        self.rows = as_rows(X)
-        self.shape, self.dtype, self.lengths = self.rows.shape, np.dtype(self.rows.dtype), self.rows.chunks[0]
-
-    def lazy(self, model: Any, method: str, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """What a method of a model gives for the rows, as a Dask array: computed block by block when it is asked for.
-
-        Parameters
-        ----------
-        model : object
-            It travels to the workers.
-        method : str
-            The name of the method; it is given some rows, and never none.
-        shape : tuple of int
-            Of what it gives for one row.
-        dtype : dtype
-            Of what it gives.
-        """
-        function = partial(_of_block, model=model, method=method, shape=shape, dtype=dtype, columns=self.columns)
-        chunks, nothing = (self.lengths, *((n,) for n in shape)), np.empty((0,) * (1 + len(shape)), dtype)
-        return self.rows.map_blocks(function, drop_axis=None if shape else 1, chunks=chunks, meta=nothing)
-
-
-def _of_block(
-    block: NDArray,
-    block_id: tuple[int, ...],
-    *,
-    model: Any,
-    method: str,
-    shape: tuple[int, ...],
-    dtype: DTypeLike,
-    columns: list | None,
-) -> NDArray:
-    """What a method gives for the rows of a block, which must be finite."""
-    if not len(block):
-        return np.empty((0, *shape), dtype)
-    if complaint := complaint_about(block, columns):
-        raise ValueError(f"partition {block_id[0]}: {complaint}")
-    return getattr(model, method)(block).astype(dtype, copy=False)
-
-
-class DaskHome(DaskRows):
+class DaskHome:
     """Rows on the workers of a Dask cluster; they are read once and stay there as long as this home is.
 
     The parts are the partitions or row chunks that have rows.
@@ -297,20 +256,31 @@ class DaskHome(DaskRows):
         Positive; :meth:`weigh` takes them, too.
     client : distributed.Client, optional
         The one in use, if not given.
+
+    Attributes
+    ----------
+    source : Dask array or data frame
+        X.
+    columns : list or None
+        The names of the columns of a data frame.
+    lengths : tuple of int
+        The rows of every partition, of those without rows, too.
     """
 
     def __init__(self, X: Any, sample_weight: Any = None, client: Any = None) -> None:
         self.client = find_client() if client is None else client
+        self.source, self.columns = X, list(X.columns) if is_frame(X) else None
         self.weighted = False
         with scheduler_needed(self.client):
             with self.client.as_current():
-                super().__init__(X)
-            blocks = self._map(block_of, self._computed(as_rows(X)))
+                table = as_rows(X)
+            self.dtype = np.dtype(table.dtype)
+            blocks = self._map(block_of, self._computed(table))
             self.lengths = self._check(blocks)
             blocks = [block for block, n in zip(blocks, self.lengths, strict=True) if n]
             ends = np.cumsum([n for n in self.lengths if n]).tolist()
             self.parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
-            self.shape = (ends[-1], int(self.shape[1]))
+            self.shape = (ends[-1], int(table.shape[1]))
             self.groups = self._grouped(blocks)
             self.held = self._map(together, [[blocks[p] for p in parts] for parts in self.groups])
         self.weigh(sample_weight)

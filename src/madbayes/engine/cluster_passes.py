@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.centres import Centres, Table, compared, moved_by
-from madbayes.engine.homes import Home, Kept, Moments, Part, few_rows, masses
+from madbayes.engine.homes import Descent, Home, Kept, Moments, Part, few_rows, masses
 from madbayes.engine.partition import FRESH_PASSES, FRESH_SHARE, MANY_MOVES, opening_threshold, with_room
 
 # Rows of a part that may propose a cluster at a time: they travel.
@@ -214,25 +214,6 @@ def find_worst(part: Part, kept: Kept, order: Order, note: Note | None) -> tuple
     return packed(labels, slack, order), worst
 
 
-class Clusters(NamedTuple):
-    """Where a run has ended."""
-
-    A: NDArray[np.float64]  # the means
-    value: float  # the objective
-    trace: list[float]  # the objective at the start and after each iteration
-    converged: bool
-
-    @property
-    def K(self) -> int:
-        """Number of clusters."""
-        return len(self.A)
-
-    @property
-    def iterations(self) -> int:
-        """Passes over the rows."""
-        return len(self.trace) - 1
-
-
 class Follower:
     """Follows the rows of a table from one set of centres to the next, and keeps the sums of their clusters.
 
@@ -412,8 +393,8 @@ def descend(
     K: int | None = None,
     max_clusters: int | None = None,
     max_iter: int = 300,
-    watch: Callable[[Clusters], bool] = lambda run: False,
-) -> Clusters:
+    watch: Callable[[Descent], bool] = lambda run: False,
+) -> Descent:
     """DP-means from the centres A; K-means if K is given, which clusters that lose their rows do not change.
 
     ``watch`` hears of every iteration, and ends the run with True.
@@ -423,12 +404,12 @@ def descend(
     rows.look(A)
     trace: list[float] = []
 
-    def finish(changed: bool) -> Clusters:
+    def finish(changed: bool) -> Descent:
         rows.drop_empty()
         if K is not None:
             rows.refill(K)
         trace.append(rows.sse + (len(rows.A) - 1) * penalty)
-        return Clusters(rows.means, trace[-1], trace, not changed)
+        return Descent(rows.means, trace[-1], trace, not changed)
 
     run = finish(True)
     while not watch(run) and not run.converged and run.iterations < max_iter:

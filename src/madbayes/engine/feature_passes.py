@@ -16,7 +16,7 @@ from madbayes.engine import allocation
 from madbayes.engine.allocation import ROOM, State, Table, is_far, open_features, sweep
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.codes import best_codes
-from madbayes.engine.homes import Home, Kept, Moments, Part, Step, few_rows, masses
+from madbayes.engine.homes import Descent, Home, Kept, Moments, Part, Step, few_rows, masses
 from madbayes.paper.result import RELATIVE_GAIN
 
 # Rows of a part that may propose a feature at a time: they travel.
@@ -216,25 +216,6 @@ def find_worst(part: Part, kept: Kept, order: Order, note: Note | None) -> tuple
     return packed(Z), Worst(float(weighted[n]), float(errors[n]), part.X[n] - Z[n] @ order.A)
 
 
-class Features(NamedTuple):
-    """Where a run has ended."""
-
-    A: NDArray[np.float64]
-    value: float  # the objective
-    trace: list[float]  # the objective at the start and after each iteration
-    converged: bool
-
-    @property
-    def K(self) -> int:
-        """Number of features."""
-        return len(self.A)
-
-    @property
-    def iterations(self) -> int:
-        """Passes over the rows."""
-        return len(self.trace) - 1
-
-
 class Follower:
     """Follows the codes of the rows of a table from one set of features to the next.
 
@@ -382,8 +363,8 @@ def descend(
     K: int | None = None,
     max_components: int | None = None,
     max_iter: int = 300,
-    watch: Callable[[Features], bool] = lambda run: False,
-) -> Features:
+    watch: Callable[[Descent], bool] = lambda run: False,
+) -> Descent:
     """BP-means from the best codes for the features A; K-features if K is given.
 
     ``watch`` hears of every iteration, and ends the run with True.
@@ -395,12 +376,12 @@ def descend(
     rows.look(A, exact=True)
     trace: list[float] = []
 
-    def finish() -> Features:
+    def finish() -> Descent:
         sse = rows.refit()
         if K is not None:
             sse = rows.refill(K, sse)
         trace.append(sse + len(rows.A) * penalty)
-        return Features(rows.A, trace[-1], trace, len(trace) > 1 and rows.changed == 0)
+        return Descent(rows.A, trace[-1], trace, len(trace) > 1 and rows.changed == 0)
 
     run = finish()
     while not watch(run) and not run.converged and run.iterations < max_iter:

@@ -139,6 +139,25 @@ class LocalHome:
         return self.X.take(rows, axis=0), self.weights[rows] if self.weighted else self.weights
 
 
+class Descent(NamedTuple):
+    """Where a run on all rows is, or has ended."""
+
+    A: NDArray[np.float64]  # means, or features
+    value: float  # the objective
+    trace: list[float]  # the objective at the start and after each iteration
+    converged: bool
+
+    @property
+    def K(self) -> int:
+        """Number of groups."""
+        return len(self.A)
+
+    @property
+    def iterations(self) -> int:
+        """Passes over the rows."""
+        return len(self.trace) - 1
+
+
 def few_rows(home: Home) -> NDArray[np.float64]:
     """Some rows from all over the table."""
     N = home.shape[0]

@@ -85,7 +85,10 @@ class ClustersAtHome(AtHome):
             best = A, value, rows.sums.sizes
         order = canonical_order(best[0], best[2])
         A = best[0][order]
-        rows.arrange(order)
+        if len(A) == len(rows.A):
+            rows.arrange(order)
+        else:  # a cluster was lost after these
+            rows = cluster_passes.Follower(home, known)
         rows.look(A, anew=True)
         if (rows.sums.counts > 0).all():
             return State(rows, A, rows.error + price(objective, len(A)), rows.sums.sizes)

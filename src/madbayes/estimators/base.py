@@ -3,8 +3,9 @@
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine.blocks import Workers, count_threads, row_blocks
-from madbayes.engine.homes import LocalHome, Moments, part_rows
+from madbayes.engine.homes import LocalHome, part_rows
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import Effort, find_path
 from madbayes.estimators import validation
@@ -24,7 +25,7 @@ from madbayes.estimators.canonical import canonical_order
 from madbayes.estimators.checkpoints import Checkpoints, problem_of
 from madbayes.estimators.describing import Units, extreme_rows, group_words, top_columns
 from madbayes.estimators.identity import name_groups
-from madbayes.estimators.intake import check_positive_weights, take_in
+from madbayes.estimators.intake import applied, look_at, take_in
 from madbayes.estimators.memory import NO_LIMIT, Memory
 from madbayes.estimators.problem import (
     Found,
@@ -64,7 +65,9 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            Finite numbers.
+            Finite numbers. Tables that need not fit in memory: a memory map, the name of a Parquet file or of a folder
+            of them (also by a URL), a dataset of pyarrow, blocks of rows one after the other; see
+            :func:`madbayes.sources.open_rows`. Arrays and data frames of Dask: rows stay on the workers.
         y : ignored
         sample_weight : array-like of shape (n_rows,), optional
             Weights multiply the squared error of a row, never the penalty. A row of weight zero has no influence
@@ -76,7 +79,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         """
         choice = self._check_parameters()
         with validation.columns_kept(self), Workers(self.n_jobs) as workers:
-            table = take_in(self, X, reset=True)
+            table = take_in(self, X)
             problem = self._problem(table, sample_weight, workers)
             likelihood = self._likelihood(problem)
             one_group = self._one_group_loss(problem, likelihood)
@@ -120,7 +123,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _begin(self, choice: validation.PenaltyChoice, problem: Problem, **data: Any) -> Progress:
         """Tell callbacks that the fit begins, and of how many parts it is made."""
         is_auto = choice.value is None and choice.share is None
-        is_sampled = self.search != "paper" and (problem.home is not None or len(problem.X) > self._search_rows)
+        is_sampled = self.search != "paper" and len(problem.X) > self._search_rows
         context = self._init_callback_context(max_subtasks=1 + is_auto + is_sampled)
         weights = data.pop("sample_weight")
         metadata = None if weights is None else {"sample_weight": weights}
@@ -235,29 +238,14 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         validation.check_verbose(self.verbose)
 
     def _problem(self, table: Any, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
-        weights = check_positive_weights(sample_weight, table)
         random, memory = validation.check_random(self.random_state), NO_LIMIT
         if isinstance(table, FileRows):
             memory = Memory.of(self.memory_limit, self.spill_dir, table, workers.n_threads)
-            if not self._goes_home(len(table)):
-                memory.check(3 * table.nbytes, "this search needs it")
-                table = table[:]
-        if not isinstance(table, np.ndarray | FileRows):  # its rows are on other machines
+        elif not isinstance(table, np.ndarray):
             self._check_home()
-            known, init = Moments.of(table), self._check_init(table)
-            counted = np.ones(0, dtype=bool)
-            return Problem(table, None, counted, random, workers, init, None, table, known, memory)
-        init, counted, X = self._check_init(table), np.ones(len(table), dtype=bool), table
-        if isinstance(table, np.ndarray):
-            X = np.ascontiguousarray(table)
-            if weights is not None and not weights.all():
-                counted = weights > 0
-                X, weights = X[counted], weights[counted]
-        problem = Problem(X, weights, counted, random, workers, init, memory=memory)
-        if not self._goes_home(len(X)):
-            return problem
-        home = LocalHome(X, weights, workers, memory.ledger)
-        return problem._replace(home=home, known=Moments.of(home))
+        init = self._check_init(table)
+        problem = Problem.of(table, sample_weight, random, workers, self._goes_home, memory)
+        return problem._replace(init=init)
 
     def _goes_home(self, n_rows: int) -> bool:
         """Whether rows are so many that a sample is searched, and only sums are taken of all."""
@@ -354,10 +342,10 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             return self._assign(rows, state.A, problem.workers)
         shape, dtype = self._assigned_form()
         if not isinstance(problem.home, LocalHome):
-            return self._by_part(problem.home, self._assigned_by, shape, dtype)
+            return self._by_part(table.source, self._assigned_by, shape, dtype, table.lengths)
         n_rows, assigned = len(problem.X), self._assigned_at_home(state)
         known = problem.memory.filled((n_rows, *shape), dtype, assigned)
-        if n_rows == len(table):
+        if problem.counted is None:
             return known
         every = np.empty((len(table), *shape), dtype)
         every[problem.counted] = known
@@ -405,21 +393,30 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             )
 
     def _check_new(self, X: Any) -> Any:
-        """New rows for a fitted model: an array, rows in a file, or a home on other machines."""
+        """New rows for a fitted model: an array, rows in a file, or a collection of Dask."""
         check_is_fitted(self)
-        table = take_in(self, X, reset=False)
+        table = look_at(self, X)
         return np.ascontiguousarray(table) if isinstance(table, np.ndarray) else table
 
-    def _by_part(self, table: Any, method: str, shape: tuple[int, ...], dtype: DTypeLike | None = None) -> Any:
-        """What a method gives for an array of rows, wherever the rows are."""
+    def _by_part(
+        self,
+        table: Any,
+        method: str,
+        shape: tuple[int, ...],
+        dtype: DTypeLike | None = None,
+        lengths: Sequence[int] | None = None,
+    ) -> Any:
+        """What a method gives for an array of rows, wherever the rows are; lazily, where they are on other machines."""
         if isinstance(table, np.ndarray):
             return getattr(self, method)(table)
-        dtype = table.dtype if dtype is None else dtype
         if not isinstance(table, FileRows):
-            return table.lazy(self._light(), method, shape, dtype)
+            from madbayes.backends.dask import lazy_rows
+
+            width = shape[0] if shape else None
+            return lazy_rows(table, partial(applied, self._light(), method), dtype, width=width, lengths=lengths)
         memory = Memory.of(self.memory_limit, self.spill_dir, table, count_threads(self.n_jobs))
         parts = (getattr(self, method)(table[rows]) for rows in part_rows(*table.shape))
-        return memory.filled((len(table), *shape), dtype, parts)
+        return memory.filled((len(table), *shape), table.dtype if dtype is None else dtype, parts)
 
     def _light(self) -> Self:
         """The model without what grows with the number of rows."""

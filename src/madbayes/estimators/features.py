@@ -62,7 +62,10 @@ class FeatureEstimator(FeaturesAtHome, OnlineFeatures):
         if problem.init is None or problem.home is not None:
             return problem
         Z, A = problem.init
-        Z = best_codes(problem.X, A, workers) if Z is None else Z[problem.counted]
+        if Z is None:
+            Z = best_codes(problem.X, A, workers)
+        elif problem.counted is not None:
+            Z = Z[problem.counted]
         return problem._replace(init=(Z, A))
 
     def _cap(self) -> int | None:

@@ -10,22 +10,47 @@ from madbayes.estimators import validation
 from madbayes.sources import FileRows, open_rows
 
 
-def take_in(estimator: Any, X: Any, *, reset: bool) -> Any:
+def take_in(estimator: Any, X: Any) -> Any:
     """X as an array, as rows in a file, or as a home of rows on other machines; all finite numbers.
 
-    The estimator remembers the columns, or compares them with those it knows.
+    The estimator remembers its columns.
     """
     if is_dask(X):
-        from madbayes.backends.dask import DaskHome, DaskRows
+        from madbayes.backends.dask import DaskHome
 
-        home = DaskHome(X) if reset else DaskRows(X)
-        know_columns(estimator, home.shape[1], home.columns, reset=reset)
+        home = DaskHome(X)
+        know_columns(estimator, home.shape[1], home.columns, reset=True)
         return home
-    source = open_rows(X, spill_dir=estimator.spill_dir)
+    return _here(estimator, X, reset=True)
+
+
+def look_at(estimator: Any, X: Any) -> Any:
+    """New rows as an array, as rows in a file, or as a collection of Dask, of which nothing is computed yet.
+
+    Their columns must be those that the estimator knows.
+    """
+    if is_dask(X):
+        from madbayes.backends.dask import is_frame
+
+        names = list(X.columns) if is_frame(X) else None
+        know_columns(estimator, X.shape[1] if names is None else len(names), names, reset=False)
+        return X
+    return _here(estimator, X, reset=False)
+
+
+def _here(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """An array, or rows in a file."""
+    source = open_rows(X, spill_dir=getattr(estimator, "spill_dir", None))
     if source is None:
         return validation.check_table(estimator, X, reset=reset)
     know_columns(estimator, source.rows.shape[1], source.columns, reset=reset)
     return source.rows
+
+
+def applied(model: Any, method: str, rows: NDArray) -> NDArray:
+    """What a method of a model gives for rows on another machine."""
+    validation.check_finite(rows, getattr(model, "feature_names_in_", None))
+    return getattr(model, method)(rows)
 
 
 def know_columns(estimator: Any, n_columns: int, names: list[str] | None, *, reset: bool) -> None:

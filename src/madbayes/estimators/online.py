@@ -91,9 +91,10 @@ class OnlineEstimator(GroupEstimator):
     def _batch_problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         """The rows that count; a start the user gives was for the first batch."""
         weights = validation.check_weights(sample_weight, len(table))
-        counted = np.ones(len(table), dtype=bool) if weights is None else weights > 0
-        X, weights = (table, None) if weights is None else (table[counted], weights[counted])
-        return Problem(X, weights, counted, validation.check_random(self.random_state), workers)
+        counted = None if weights is None or weights.all() else weights > 0
+        if counted is not None and weights is not None:
+            table, weights = table[counted], weights[counted]
+        return Problem(table, weights, counted, validation.check_random(self.random_state), workers)
 
     _decay = 1.0  # what is left of the weight of the rows before
 
@@ -119,7 +120,7 @@ class OnlineEstimator(GroupEstimator):
         self, table: NDArray, problem: Problem, objective: Objective, moments: Moments, learned: Learned
     ) -> None:
         one_group, assigned, sizes = moments.scatter, learned.assigned, self._sizes
-        if not problem.counted.all():  # rows of no weight have the nearest groups
+        if problem.counted is not None:  # rows of no weight have the nearest groups
             assigned = self._assign(table, learned.A, problem.workers)
             assigned[problem.counted] = learned.assigned
         self._seen, self._objective, self._sizes, self._total = learned.seen, objective, learned.sizes, moments.weight

@@ -9,6 +9,7 @@ from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, find_path
 from madbayes.estimators import validation
 from madbayes.estimators.base import PATH_LENGTH
+from madbayes.estimators.intake import take_in
 from madbayes.estimators.problem import Problem, in_the_users_rows, row_weight, tiny_group, warn_of_scales
 
 KINDS = {"clusters": CLUSTERS, "features": FEATURES}
@@ -34,7 +35,7 @@ def penalty_path(
     Parameters
     ----------
     X : array-like of shape (n_rows, n_columns)
-        Finite numbers.
+        Finite numbers; also tables that are not in memory, as in ``fit``.
     kind : {"features", "clusters"}
         Any number of groups per row, or one.
     max_components : int, optional
@@ -78,12 +79,9 @@ def penalty_path(
     validation.check_count("max_rows", max_rows, minimum=2)
     validation.check_count("n_null", n_null, minimum=0)
     validation.check_jobs(n_jobs)
-    rows = validation.check_table(BaseEstimator(), X, reset=True)
-    weights = validation.check_weights(sample_weight, len(rows))
-    counted = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
-    random = validation.check_random(random_state)
+    rows, random = take_in(BaseEstimator(), X), validation.check_random(random_state)
     with Workers(n_jobs) as workers:
-        whole = Problem(rows[counted], None if weights is None else weights[counted], counted, random, workers)
+        whole = Problem.of(rows, sample_weight, random, workers, lambda n_rows: n_rows > max_rows)
         warn_of_scales(whole)
         sample = whole.sample(max_rows)
         table = sample.canonical()

@@ -7,16 +7,18 @@ from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.bounds import singular_squares
-from madbayes.engine.homes import Home, Moments, squared_spectrum
+from madbayes.engine.homes import Home, LocalHome, Moments, squared_spectrum
 from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning, users_level
+from madbayes.estimators.intake import check_positive_weights
 from madbayes.estimators.memory import NO_LIMIT, Memory
 from madbayes.model import MeansCovariances
 from madbayes.model.likelihoods import Weights
 from madbayes.paper import Run
+from madbayes.sources import FileRows
 
 # A column with more than this share of the variance decides the groups alone.
 DOMINANT = 0.9
@@ -27,7 +29,7 @@ class Problem(NamedTuple):
 
     X: Any  # an array; or, where rows are too many for the search, whatever has them
     sample_weight: Weights
-    counted: NDArray[np.bool_]  # which of the user's rows these are
+    counted: NDArray[np.bool_] | None  # which of the user's rows these are; None for all
     random: np.random.RandomState
     workers: Workers
     init: Any = None  # where to start: means, (Z, A), or None
@@ -35,6 +37,37 @@ class Problem(NamedTuple):
     home: Home | None = None  # where rows are that are too many for the search
     known: Moments | None = None  # what is known of them
     memory: Memory = NO_LIMIT
+
+    @classmethod
+    def of(
+        cls,
+        table: Any,
+        sample_weight: ArrayLike | None,
+        random: np.random.RandomState,
+        workers: Workers,
+        goes_home: Callable[[int], bool],
+        memory: Memory = NO_LIMIT,
+    ) -> "Problem":
+        """A table that was taken in, rows that weigh nothing left out.
+
+        ``goes_home`` says of how many rows only sums are taken.
+        """
+        weights, counted, X = check_positive_weights(sample_weight, table), None, table
+        if not isinstance(table, np.ndarray | FileRows):  # its rows are on other machines
+            return cls(table, None, None, random, workers, home=table, known=Moments.of(table), memory=memory)
+        if isinstance(table, FileRows) and not goes_home(len(table)):
+            memory.check(3 * table.nbytes, "this search needs it")
+            X = table[:]
+        elif isinstance(table, np.ndarray):
+            X = np.ascontiguousarray(table)
+            if weights is not None and not weights.all():
+                counted = weights > 0
+                X, weights = X[counted], weights[counted]
+        problem = cls(X, weights, counted, random, workers, memory=memory)
+        if not goes_home(len(X)):
+            return problem
+        home = LocalHome(X, weights, workers, memory.ledger)
+        return problem._replace(home=home, known=Moments.of(home))
 
     def seeds(self, count: int) -> list[int]:
         """Fresh seeds, each of which alone reproduces a restart."""
@@ -106,7 +139,9 @@ class Problem(NamedTuple):
 def in_the_users_rows(path: PenaltyPath, table: Problem) -> PenaltyPath:
     """A path of the rows of a table that is canonical, with the user's numbers for its outliers."""
     assert table.rows is not None
-    rows = np.flatnonzero(table.counted)[table.rows[np.array(path.outliers, dtype=np.intp)]]
+    rows = table.rows[np.array(path.outliers, dtype=np.intp)]
+    if table.counted is not None:
+        rows = np.flatnonzero(table.counted)[rows]
     return replace(path, outliers=np.sort(rows).tolist())
 
 
@@ -130,6 +165,8 @@ def tiny_group(problem: Problem) -> float:
 
 def row_weight(problem: Problem) -> float:
     """What counts as one row: the lightest, so that a row may weigh as much as several others."""
+    if problem.home is not None and not problem.home.weighted:
+        return 1.0
     return float(problem.weights.min())
 
 

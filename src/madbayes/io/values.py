@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
+from madbayes.backends import is_dask
 from madbayes.io.checks import check_fitted
 from madbayes.io.registry import (
     CLUSTERS,
@@ -194,6 +195,9 @@ class Encoder:
                 f"cannot save {place}: its memory is a cache in another place; leave it out, set_params(memory=None)"
             )
         attributes = {name: part for name, part in vars(value).items() if name not in params and name not in LEFT_OUT}
+        for name, part in attributes.items():
+            if is_dask(part):  # not computed yet, and perhaps too large for a file: none of its rows
+                attributes[name] = np.empty((0, *part.shape[1:]), part.dtype)
         return {
             KIND: "estimator",
             "class": name_of(type(value), ESTIMATORS),
