@@ -347,6 +347,7 @@ class Refits(NamedTuple):
         N = len(self.X)
         rows = np.sort(random.choice(N, max(1, round(self.share * N)), replace=False))
         settings: dict[str, Any] = {"random_state": random.randint(2**31 - 1), "n_jobs": None, "init": None}
+        settings["checkpoint"] = None  # the state of another fit
         if "penalty" in self.fit.get_params():
             settings["penalty"] = self.fit.penalty_
         # Weighing as much as the whole table, a part has losses of the same scale: the penalty needs no change.

@@ -24,7 +24,7 @@ from madbayes.estimators.describing import (
 )
 from madbayes.estimators.problem import means_of
 from madbayes.evidence import SHOWN, evidence, kind_of, stability_words
-from madbayes.words import counted, listed, percent
+from madbayes.words import counted, listed, percent, spaced
 
 # Unusual rows that a printed answer names one by one, at most.
 UNUSUAL_SHOWN = 5
@@ -192,6 +192,7 @@ def explain(
     stability: Stability | None = None,
     n_columns: int = 5,
     n_rows: int = 3,
+    sampled_from: int | None = None,
 ) -> Explanation:
     """Say in words what a model found in X.
 
@@ -210,6 +211,8 @@ def explain(
         What :func:`madbayes.stability` returned for the model.
     n_columns, n_rows : int
         How many columns and rows to name for each group.
+    sampled_from : int, optional
+        Rows of the table of which X is a sample; said where it is given.
 
     Returns
     -------
@@ -248,8 +251,8 @@ def explain(
     return Explanation(
         kind_of(model),
         len(errors),
-        headline(model, Z),
-        [*explained(model, X, errors), *evidence(model, path)],
+        headline(model, Z, sampled_from),
+        [*sampled(len(errors), sampled_from), *explained(model, X, errors), *evidence(model, path)],
         list(_groups(model, Z, recipe, rows, stability, n_columns, n_rows)),
         stability_words(model, stability),
         errors,
@@ -337,14 +340,22 @@ def _groups(
         )
 
 
-def headline(model: GroupEstimator, Z: NDArray) -> str:
+def headline(model: GroupEstimator, Z: NDArray, sampled_from: int | None = None) -> str:
     """How many groups of how many rows."""
-    N, K = Z.shape
+    N, K, n_rated = sampled_from or len(Z), Z.shape[1], len(Z)
     if not K:
         return f"No features in {counted(N, 'row')}."
     if not model._adds_up:
         return f"{counted(K, 'cluster')} of {counted(N, 'row')}."
-    return f"{counted(K, 'feature')} in {counted(N, 'row')}; a row has {Z.sum() / N:.1f} of them on average."
+    return f"{counted(K, 'feature')} in {counted(N, 'row')}; a row has {Z.sum() / n_rated:.1f} of them on average."
+
+
+def sampled(n_rows: int, sampled_from: int | None) -> list[str]:
+    """Which rows are told of, if not all."""
+    if sampled_from is None:
+        return []
+    whole = f"{spaced(n_rows)} of {counted(sampled_from, 'row')}"
+    return [f"Groups, their sizes and the rows named below are those of a sample of {whole}."]
 
 
 def explained(model: GroupEstimator, X: ArrayLike, errors: NDArray) -> list[str]:

@@ -287,7 +287,7 @@ def test_failures_are_json_too_if_that_is_asked_for(table, tmp_path):
 
 def test_places_that_cannot_be_written_are_found_before_the_work(table, result, tmp_path, monkeypatch):
     monkeypatch.setattr("madbayes.commands.fitting.take_in", lambda *_: pytest.fail("there was work"))
-    monkeypatch.setattr("madbayes.commands.applying.take_again", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr("madbayes.commands.applying.take_again_whole", lambda *_: pytest.fail("there was work"))
     for place in (table / "sub", table / "sub" / "deeper"):
         says(call("fit", table, "--out", place), 4, "is a file: name another place with --out")
         says(call("path", table, "--out", place), 4, "is a file: name another place with --out")

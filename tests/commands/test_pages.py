@@ -10,7 +10,7 @@ from tests.commands.helpers import call
 from madbayes.commands.showing import make_customers
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "command-line.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "command-line.md", ROOT / "docs" / "how-to" / "larger-than-memory.md"]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 CODES = {"madbayes: missing": 2, "have moved, more than": 3}
 
@@ -33,6 +33,9 @@ def test_console_blocks_are_true(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_customers(0).to_csv("customers.csv", index=False)
     make_customers(1).dropna().head(50).to_csv("new.csv", index=False)
+    for year, rows in (("2024", slice(350)), ("2025", slice(350, None))):
+        Path("customers", year).mkdir(parents=True)
+        make_customers(0)[rows].to_parquet(Path("customers", year, "part-0.parquet"), index=False)
     make_customers(2).to_csv("tomorrow.csv", index=False)
     commands = list(commands_of(page))
     assert commands

@@ -188,7 +188,10 @@ def share_of(text: str | None) -> float | None:
 
 def read_assigned(place: Path) -> Assigned:
     """The groups of a result."""
-    path = place / results.ASSIGNMENTS if place.is_dir() else place
+    path = place
+    if place.is_dir():
+        in_files = place / results.ASSIGNMENTS_FOLDER
+        path = in_files if in_files.is_dir() else place / results.ASSIGNMENTS
     if not path.exists():
         raise UsageError(f"there is no {str(path)!r}: name a folder that madbayes fit has written")
     try:
@@ -196,9 +199,18 @@ def read_assigned(place: Path) -> Assigned:
         about = json.loads(table.schema.metadata[results.KEY])
         kind, names, ids = (about[name] for name in ("kind", "groups", "ids"))
         marks = list(zip(about.get("origins", []), about.get("group_ids", []), strict=True))
-        return checked(Assigned(kind, names, ids, table.to_pandas(), marks))
+        return checked(with_groups(Assigned(kind, names, ids, table.to_pandas(), marks)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(f"{str(path)!r} has no assignments that madbayes has written, or is broken") from error
+
+
+def with_groups(found: Assigned) -> Assigned:
+    """The same without rows that have no groups, because they were put aside or left out."""
+    is_there = found.table[found.columns].notna().all(axis=1)
+    if is_there.all():
+        return found
+    table = found.table[is_there].reset_index(drop=True)
+    return replace(found, table=table.astype(dict.fromkeys(found.columns, np.int64)))
 
 
 def checked(found: Assigned) -> Assigned:

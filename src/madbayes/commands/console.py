@@ -19,6 +19,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.status import Status
 
 from madbayes.experiments.parts import Progress
 
@@ -63,6 +64,7 @@ class Talk:
 
     def __init__(self, console: Console, *, bar: bool) -> None:
         self.console, self.bar = console, bar
+        self._shown: tuple[Status, str] | None = None
         self.timings: dict[str, float] = {}
 
     @contextmanager
@@ -73,10 +75,19 @@ class Talk:
         if not self.bar:
             yield
         else:
-            with self.console.status(f"{words} ..."):
+            with self.console.status(f"{words} ...") as status:
+                self._shown = status, words
                 yield
+            self._shown = None
         seconds = self.timings[name] = round(perf_counter() - began, 3)
         log.debug("%s: %.1f s", words, seconds, extra=data(step=name, seconds=seconds))
+
+    def progress(self, words: str, **values: Any) -> None:
+        """How far a step has come."""
+        log.debug("%s", words, extra=data(**values))
+        if self._shown is not None:
+            status, step = self._shown
+            status.update(f"{step}: {words} ...")
 
 
 @contextmanager

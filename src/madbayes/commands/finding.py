@@ -1,6 +1,8 @@
 """From numbers to a model, its path and its stability, as the settings of a command ask for them."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,13 +10,15 @@ from numpy.typing import NDArray
 
 from madbayes import BPMeans, DPMeans, penalty_path, stability
 from madbayes.commands.console import log
-from madbayes.commands.errors import Interrupts
+from madbayes.commands.errors import Interrupts, UsageError
 from madbayes.commands.options import SAME, Settings, penalty_of
+from madbayes.commands.sampling import Sample, drawn_rows
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
 from madbayes.evidence import path_words
 from madbayes.files import plain
+from madbayes.sources import FileRows
 from madbayes.words import number
 
 # Numbers of groups that a printed path shows, unless the best one is higher.
@@ -26,12 +30,16 @@ QUICK = {"max_components": 8, "max_rows": 200, "n_null": 0}
 
 
 def find(
-    X: NDArray, settings: Settings, stopped: Interrupts, start: GroupEstimator | None = None
+    X: NDArray | FileRows,
+    sample: Sample,
+    settings: Settings,
+    stopped: Interrupts,
+    start: GroupEstimator | None = None,
 ) -> tuple[GroupEstimator, PenaltyPath | None]:
     """The model, and the path if it was needed to find it; with the ids of an earlier one where it is continued."""
     if start is not None and settings.groups is None and settings.penalty == SAME:
-        settings = replace(settings, penalty=str(start.penalty_ * len(X) / start._total))
-    model, found = find_groups(X, settings, stopped, start)
+        settings = replace(settings, penalty=str(start.penalty_ * X.shape[0] / start._total))
+    model, found = find_groups(X, sample, settings, stopped, start)
     if start is not None:
         # Once more, for a start of too many groups was none; the file of a result has no other result in it.
         model.set_params(init=None)._name_groups(start)
@@ -39,28 +47,28 @@ def find(
 
 
 def find_groups(
-    X: NDArray, settings: Settings, stopped: Interrupts, start: GroupEstimator | None
+    X: NDArray | FileRows, sample: Sample, settings: Settings, stopped: Interrupts, start: GroupEstimator | None
 ) -> tuple[GroupEstimator, PenaltyPath | None]:
-    """The same before it has ids."""
+    """The same before it has ids; the path is that of the sample."""
     try:
         if settings.groups is not None:
-            found = find_path(X, settings)
+            found = find_path(sample, settings)
             return fit_near_groups(X, settings, found, start), found
-        model = estimator(settings, penalty_of(settings.penalty), start=start).fit(X)
+        model = fitted_to(estimator(settings, penalty_of(settings.penalty), start=start), X)
         return model, getattr(model, "path_", None)
     except KeyboardInterrupt:
         if not stopped.happened:
             raise
     # There was no result to keep: a quick look finds one, unless Ctrl-C is pressed once more.
     log.warning("stopped early: finishing with a quick look, Ctrl-C stops that too")
-    found = penalty_path(X, settings.kind, random_state=settings.seed, n_jobs=settings.jobs, **QUICK)
+    found = find_path(sample, settings, **QUICK)
     settings = replace(settings, groups=min(settings.groups, 8) if settings.groups else None)
     if settings.groups is not None:
         model = near_groups(settings, found, int(settings.groups), start)
     else:
         chosen = penalty_of(settings.penalty)
         model = estimator(settings, found.suggest() if chosen == "auto" else chosen, start=start)
-    return model.set_params(time_limit=1.0, n_init=2).fit(X), found
+    return fitted_to(model.set_params(time_limit=1.0, n_init=2, checkpoint=None), X), found
 
 
 def estimator(
@@ -72,21 +80,39 @@ def estimator(
         "random_state": settings.seed,
         "n_jobs": settings.jobs,
         "init": None if too_many else start,
+        "memory_limit": settings.memory_limit,
+        "spill_dir": settings.spill_dir,
+        "checkpoint": settings.checkpoint,
     }
     if settings.kind == "clusters":
         return DPMeans(penalty, max_clusters=most, **common)
     return BPMeans(penalty, max_components=most, **common)
 
 
+def fitted_to(model: GroupEstimator, X: NDArray | FileRows) -> GroupEstimator:
+    """The model of these rows."""
+    try:
+        return model.fit(X)
+    except ValueError as error:
+        # What a user can put right is told in terms of options.
+        found = re.match(r"(memory_limit|checkpoint)(=?)", str(error))
+        if found is None:
+            raise
+        option = f"--{found[1].replace('_', '-')}{' ' if found[2] else ''}"
+        raise UsageError(f"{option}{str(error)[found.end() :]}") from error
+
+
 def fit_near_groups(
-    X: NDArray, settings: Settings, found: PenaltyPath, start: GroupEstimator | None = None
+    X: NDArray | FileRows, settings: Settings, found: PenaltyPath, start: GroupEstimator | None = None
 ) -> GroupEstimator:
     """A model of so many groups, or nearly."""
     wanted = int(settings.groups or 1)
-    model = near_groups(settings, found, wanted, start).fit(X)
+    model = fitted_to(near_groups(settings, found, wanted, start), X)
     if len(model.group_names_) < wanted < max(found.intervals):
         # Fewer are best where the path, which looks less far, has so many: a lower penalty gives them.
-        model = near_groups(settings, found, wanted + 1, start).fit(X)
+        # It is another fit, with a state of its own.
+        place = settings.checkpoint and str(Path(settings.checkpoint, "next"))
+        model = fitted_to(near_groups(settings, found, wanted + 1, start).set_params(checkpoint=place), X)
     return model
 
 
@@ -101,22 +127,22 @@ def near_groups(
     return estimator(settings, found.suggest(K), wanted, start)
 
 
-def find_path(X: NDArray, settings: Settings) -> PenaltyPath:
+def find_path(sample: Sample, settings: Settings, **options: Any) -> PenaltyPath:
     """Which penalties each number of groups is best for."""
     wanted = settings.groups or 0
-    most = wanted + 2 if wanted >= PATH_LENGTH else None
-    return penalty_path(X, settings.kind, max_components=most, random_state=settings.seed, n_jobs=settings.jobs)
+    given = {"max_components": wanted + 2 if wanted >= PATH_LENGTH else None, **options}
+    common = {"random_state": settings.seed, "n_jobs": settings.jobs}
+    return penalty_path(sample.X, settings.kind, sample_weight=sample.weights, **common, **given)
 
 
-def refit(X: NDArray, model: GroupEstimator, settings: Settings) -> Stability:
+def refit(sample: Sample, model: GroupEstimator, settings: Settings) -> Stability:
     """How stable the groups are, judged by some of the rows where there are many."""
-    rows: NDArray | slice = slice(None)
-    weights = None
+    X, weights = sample.X, sample.weights
     if len(X) > REFIT_ROWS:
-        rows = np.sort(np.random.default_rng(settings.seed).choice(len(X), REFIT_ROWS, replace=False))
-        weights = np.full(REFIT_ROWS, len(X) / REFIT_ROWS)
+        X = X[drawn_rows(X, REFIT_ROWS, settings.seed)]
+        weights = np.full(REFIT_ROWS, sample.n_rows / REFIT_ROWS)
     return stability(
-        X[rows],
+        X,
         model,
         n_refits=settings.refits,
         sample_weight=weights,

@@ -8,7 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
-import pandas as pd
 import typer
 
 import madbayes
@@ -19,6 +18,8 @@ from madbayes.commands.finding import find, find_path, path_lines, path_values, 
 from madbayes.commands.intake import Intake, take_in
 from madbayes.commands.options import Settings, settings_of
 from madbayes.commands.results import Fitted
+from madbayes.commands.sampling import Sample
+from madbayes.commands.streaming import StreamIntake, short_name
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.explain import Explanation, explain
@@ -75,6 +76,10 @@ def fit(
     seed: options.SeedOption = 0,
     refits: RefitsOption = 10,
     jobs: options.JobsOption = -1,
+    memory_limit: options.MemoryOption = None,
+    checkpoint: options.CheckpointOption = None,
+    spill_dir: options.SpillOption = None,
+    bad_rows: options.BadRowsOption = None,
     as_json: options.JsonOption = False,
     log_json: options.LogOption = False,
 ) -> None:
@@ -90,13 +95,15 @@ def fit(
 
     - madbayes fit photos/ --kind features --pca 100
 
+    - madbayes fit s3://bucket/sales --memory-limit 2GB --bad-rows quarantine --out sales
+
     - madbayes fit tuesday.csv --init monday-groups
 
     Ctrl-C keeps the best result so far.
     """
     with talking(log_json=log_json, quiet=as_json) as talk, interrupts() as stopped:
         settings = settings_of(context, config)
-        place = out if out is not None else Path(f"{results.stem_of(Path(str(settings.data)))}-groups")
+        place = out if out is not None else Path(f"{results.stem_of(str(settings.data))}-groups")
         outcome = fit_table(settings, place, talk, stopped, force=force)
     if as_json:
         typer.echo(json.dumps(plain(outcome.to_dict()), indent=1))
@@ -124,6 +131,9 @@ def path(
     config: ConfigOption = None,
     seed: options.SeedOption = 0,
     jobs: options.JobsOption = -1,
+    memory_limit: options.MemoryOption = None,
+    spill_dir: options.SpillOption = None,
+    bad_rows: options.BadRowsOption = None,
     as_json: options.JsonOption = False,
     log_json: options.LogOption = False,
 ) -> None:
@@ -141,9 +151,10 @@ def path(
         settings = settings_of(context, config)
         if out is not None:
             results.check_file(out, force=force)
-        intake = take_in(settings, talk)
+        intake = take_in(settings, talk, keep_rows=False)
         with talk.step("Looking at numbers of groups", "path"):
-            found = find_path(intake.X, settings)
+            found = find_path(intake.sample, settings)
+        tell_sample(intake.sample, "The path")
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             results.write_json(out, path_values(found, settings))
@@ -158,6 +169,7 @@ class Outcome:
     explanation: Explanation
     run: dict[str, Any]
     pictured: bool  # whether rows are pictures
+    files: list[str]
 
     @property
     def words(self) -> str:
@@ -166,7 +178,7 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        files = {Path(name).stem: str(self.out / name) for name in results.FILES}
+        files = {Path(name).stem: str(self.out / name) for name in self.files}
         return {"out": str(self.out), "files": files, "summary": self.explanation.to_dict(), "run": self.run}
 
 
@@ -178,35 +190,55 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
     settings = replace(settings, scale=intake.recipe.scale, pca=intake.recipe.pca, missing=intake.recipe.missing)
     # From here on Ctrl-C ends with a result, and a module that was interrupted while it was imported cannot give one.
     import_module("madbayes.engine.kernels")
+    sample = intake.sample
     with talk.step("Finding groups", "fit"):
-        model, found = find(intake.X, settings, stopped, intake.start)
+        model, found = find(intake.X, sample, settings, stopped, intake.start)
     if found is None and not stopped.happened:
         with talk.step("Looking at numbers of groups", "path"), suppress(KeyboardInterrupt):
-            found = find_path(intake.X, settings)
+            found = find_path(sample, settings)
     refits = None
     if settings.refits and not stopped.happened and len(model.group_names_) > 1:
         with talk.step("Fitting again to halves of the rows", "refits"), suppress(KeyboardInterrupt):
-            refits = refit(intake.X, model, settings)
+            refits = refit(sample, model, settings)
     if stopped.happened:
         log.warning("stopped: what is written is the best result so far (press Ctrl-C again to write nothing)")
+    tell_sample(sample, "The report")
     fitted = Fitted(intake.recipe, model)
-    ids = intake.ids
-    names = results.first_ids(ids)
-    explanation = explain(model, intake.X, recipe=intake.recipe, ids=names, path=found, stability=refits)
+    explanation = explain(
+        model,
+        sample.X,
+        recipe=intake.recipe,
+        ids=results.first_ids(sample.ids),
+        path=found,
+        stability=refits,
+        sampled_from=sampled_from(sample),
+    )
     run = run_values(settings, intake, fitted, talk, began, interrupted=stopped.happened)
     with results.staged(out, force=force) as folder:
-        write_result(folder, fitted, intake, ids, found, refits, run, talk)
+        write_result(folder, fitted, intake, sample, found, refits, run, talk)
+        written = [name for name in results.NAMES if (folder / name).exists()]
     if settings.groups is None and settings.penalty == "auto" and found is not None and not found.candidates:
-        log.info(NO_PICTURES if intake.table.shape is not None else NO_GROUPS)
-    log.info("Written to %s: %s", out, ", ".join(results.FILES), extra=data(out=str(out)))
-    return Outcome(out, explanation, run, intake.table.shape is not None)
+        log.info(NO_PICTURES if intake.shape is not None else NO_GROUPS)
+    log.info("Written to %s: %s", out, ", ".join(written), extra=data(out=str(out)))
+    return Outcome(out, explanation, run, intake.shape is not None, written)
+
+
+def sampled_from(sample: Sample) -> int | None:
+    """Rows that a sample stands for; None if it has all."""
+    return None if sample.is_all else sample.n_rows
+
+
+def tell_sample(sample: Sample, what: str) -> None:
+    """Which rows something is about, if not all."""
+    if not sample.is_all:
+        log.info("%s is about %s", what, sample.words, extra=data(sample=len(sample.X), rows=sample.n_rows))
 
 
 def write_result(
     folder: Path,
     fitted: Fitted,
-    intake: Intake,
-    ids: pd.DataFrame,
+    intake: Intake | StreamIntake,
+    sample: Sample,
     found: PenaltyPath | None,
     refits: Stability | None,
     run: dict[str, Any],
@@ -214,19 +246,26 @@ def write_result(
 ) -> None:
     """All files of a result."""
     with talk.step("Writing the result", "write"):
-        results.write_groups(folder, fitted, intake.X, ids)
+        write_groups(folder, fitted, intake, talk)
         path_json = None if found is None else path_values(found, Settings(**run["settings"]))
         results.write_json(folder / results.PATH, path_json)
-        write_report_of(folder / results.REPORT, fitted, intake, ids, found, refits, run)
+        write_report_of(folder / results.REPORT, fitted, intake, sample, found, refits, run)
     run["timings"] = dict(talk.timings)
     results.write_json(folder / results.RUN, run)
+
+
+def write_groups(folder: Path, fitted: Fitted, intake: Intake | StreamIntake, talk: Talk) -> None:
+    """The model, the groups of every row, and the groups themselves."""
+    fitted.save(folder / results.MODEL)
+    sizes, n_rows = intake.write(folder, fitted, talk)
+    results.write_table(results.components(fitted, sizes, n_rows), folder / results.COMPONENTS)
 
 
 def write_report_of(
     file: Path,
     fitted: Fitted,
-    intake: Intake,
-    ids: pd.DataFrame,
+    intake: Intake | StreamIntake,
+    sample: Sample,
     found: PenaltyPath | None,
     refits: Stability | None,
     run: dict[str, Any],
@@ -235,45 +274,54 @@ def write_report_of(
     write_report(
         file,
         fitted.model,
-        intake.X,
+        sample.X,
         recipe=fitted.recipe,
-        ids=results.first_ids(ids),
-        frame=intake.frame,
-        image_shape=intake.table.shape,
+        ids=results.first_ids(sample.ids),
+        frame=sample.frame,
+        image_shape=intake.shape,
         path=found,
         stability=refits,
         run=told(run),
+        sampled_from=sampled_from(sample),
     )
 
 
 def told(run: dict[str, Any]) -> dict[str, Any]:
     """What a reader of the report wants to know about the run."""
     source = run.get("input", {}).get("path")
-    title = {"title": f"Groups in {Path(source).name}"} if source else {}
+    title = {"title": f"Groups in {short_name(source)}"} if source else {}
     names = ("command", "versions", "input", "seed", "counts", "timings", "began")
     return title | {name: run[name] for name in names if name in run}
 
 
 def run_values(
-    settings: Settings, intake: Intake, fitted: Fitted, talk: Talk, began: datetime, *, interrupted: bool
+    settings: Settings,
+    intake: Intake | StreamIntake,
+    fitted: Fitted,
+    talk: Talk,
+    began: datetime,
+    *,
+    interrupted: bool,
 ) -> dict[str, Any]:
     """How a result came about, in plain values."""
-    recipe, model, (rows, columns) = intake.recipe, fitted.model, intake.table.frame.shape
+    recipe, model, (rows, columns) = intake.recipe, fitted.model, intake.size
     counts = {
         "rows": rows,
-        "rows_used": len(intake.X),
+        "rows_used": intake.X.shape[0],
         "rows_dropped": recipe.n_dropped_,
         "columns": columns,
         "columns_used": len(recipe.columns_),
         "columns_of_numbers": intake.X.shape[1],
         "groups": fitted.K,
     }
+    if isinstance(intake, StreamIntake):
+        counts |= {"rows_put_aside": intake.n_bad, "rows_of_the_sample": len(intake.sample.X)}
     names = ("penalty_", "penalty_share_", "objective_", "sse_", "optimality_gap_", "n_iter_", "converged_")
     return {
         "madbayes": madbayes.__version__,
         "command": options.current_command(),
         "settings": settings.to_dict(),
-        "input": {"path": settings.data, "sha256": intake.table.fingerprint, "rows": rows, "columns": columns},
+        "input": {"path": settings.data, "sha256": intake.fingerprint, "rows": rows, "columns": columns},
         "intake": [one._asdict() for one in recipe.decisions_],
         "seed": settings.seed,
         "versions": versions(),

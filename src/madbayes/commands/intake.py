@@ -9,10 +9,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from madbayes.commands import results
 from madbayes.commands.console import Talk, data, log
 from madbayes.commands.errors import UsageError
 from madbayes.commands.options import Settings, names_of
-from madbayes.commands.results import Fitted, ids_of, open_model
+from madbayes.commands.results import Fitted, open_model
+from madbayes.commands.sampling import Sample
+from madbayes.commands.streaming import (
+    StreamIntake,
+    is_streamed,
+    look_again_at_stream,
+    look_at_stream,
+    open_stream,
+    take_on_stream,
+)
 from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.problem import DOMINANT
 from madbayes.tables import Decision, Recipe, Table, read_table
@@ -39,11 +49,58 @@ class Intake:
     @property
     def ids(self) -> pd.DataFrame:
         """What identifies them."""
-        return ids_of(self.recipe, self.table.frame, self.table.ids, self.kept)
+        return results.ids_of(self.recipe, self.table.frame, self.table.ids, self.kept)
+
+    @property
+    def sample(self) -> Sample:
+        """Rows that stand for all: all of them."""
+        return Sample(self.X, self.frame, self.ids, len(self.X))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of the table."""
+        return self.table.frame.shape
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells tables apart."""
+        return self.table.fingerprint
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Of the pictures that are the rows."""
+        return self.table.shape
+
+    def write(self, folder: Path, fitted: Fitted, talk: Talk) -> tuple[NDArray[np.int64], int]:
+        """The groups of every row; how many rows each group has, and how many there are in all groups together."""
+        ids = self.ids
+        table = results.assignments(fitted, self.X, ids)
+        results.write_assignments(table, folder / results.ASSIGNMENTS, fitted, ids)
+        return results.sizes_of(fitted, table), len(table)
 
 
-def take_in(settings: Settings, talk: Talk) -> Intake:
-    """Read a table and look at its columns, or treat them as an earlier result did."""
+def take_in(settings: Settings, talk: Talk, *, keep_rows: bool = True) -> Intake | StreamIntake:
+    """Read a table and look at its columns, or treat them as an earlier result did.
+
+    Where it may be too long for memory that is done block by block, and all its numbers are kept on the disk, or only
+    those of a sample.
+    """
+    name = str(settings.data)
+    if not is_streamed(name, settings.memory_limit, settings.bad_rows):
+        return take_in_whole(settings, talk)
+    start = None if settings.init is None else open_start(settings)
+    stream = open_stream(name, settings.memory_bytes, settings.spill_dir, talk)
+    if start is not None:
+        return take_on_stream(start, stream, settings, talk)
+    recipe = recipe_for(settings, stream.columns)
+    found = look_at_stream(recipe, stream, settings, talk, keep_rows=keep_rows)
+    tell_of(recipe, stream.n_rows)
+    warn_of_scales(recipe, None)
+    return found
+
+
+def take_in_whole(settings: Settings, talk: Talk) -> Intake:
+    """The same in memory."""
     source = Path(str(settings.data))
     if settings.init is not None:
         return take_on(open_start(settings), source, talk)
@@ -55,15 +112,20 @@ def take_in(settings: Settings, talk: Talk) -> Intake:
     for note in table.notes:
         log.info("  %s", note)
     with talk.step("Looking at the columns", "intake"):
-        recipe = recipe_for(settings, table)
+        recipe = recipe_for(settings, list(table.frame.columns), table)
         X = recipe.fit_transform(table.frame)
+    tell_of(recipe, rows)
+    warn_of_scales(recipe, table.shape)
+    return Intake(table, recipe, X, recipe.kept_)
+
+
+def tell_of(recipe: Recipe, n_rows: int) -> None:
+    """What was done with rows and columns."""
     tell(recipe.decisions_)
     if recipe.n_dropped_:
-        log.info("  %d of %d rows have missing values and are left out", recipe.n_dropped_, rows)
+        log.info("  %d of %d rows have missing values and are left out", recipe.n_dropped_, n_rows)
     if recipe.axes_ is not None:
         log.info("  %d principal components of %d columns of numbers", len(recipe.axes_), len(recipe.encoded_names_))
-    warn_of_scales(recipe, table)
-    return Intake(table, recipe, X, recipe.kept_)
 
 
 def open_start(settings: Settings) -> Fitted:
@@ -74,9 +136,9 @@ def open_start(settings: Settings) -> Fitted:
     return fitted
 
 
-def warn_of_scales(recipe: Recipe, table: Table) -> None:
+def warn_of_scales(recipe: Recipe, shape: tuple[int, ...] | None) -> None:
     """Say so when one column has nearly all of the variance."""
-    if recipe.scale != "none" or table.shape is not None or len(recipe.encoded_names_) < 2:
+    if recipe.scale != "none" or shape is not None or len(recipe.encoded_names_) < 2:
         return
     shares = (recipe.deviations_ / recipe.deviations_.max()) ** 2
     share = 1 / shares.sum()
@@ -86,23 +148,30 @@ def warn_of_scales(recipe: Recipe, table: Table) -> None:
         log.warning(words, name, 100 * share)
 
 
-def recipe_for(settings: Settings, table: Table) -> Recipe:
-    """What to do with this table."""
-    known = list(table.frame.columns)
+def recipe_for(settings: Settings, known: list[str], table: Table | None = None) -> Recipe:
+    """What to do with a table of these columns."""
     return Recipe(
         kind=settings.kind,
-        scale=settings.scale or ("standard" if table.units == "mixed" else "none"),
+        scale=settings.scale or ("standard" if table is None or table.units == "mixed" else "none"),
         pca=settings.pca,
         missing=settings.missing,
         columns=names_of(settings.columns, known),
         leave_out=names_of(settings.leave_out, known),
         id_column=settings.id_column,
-        as_is=table.shape is not None,
+        as_is=table is not None and table.shape is not None,
     )
 
 
-def take_again(fitted_recipe: Recipe, source: Path, talk: Talk) -> Intake:
+def take_again(fitted_recipe: Recipe, source: str, settings: Settings, talk: Talk) -> Intake | StreamIntake:
     """Read a table for a model that exists; columns are found by their names."""
+    if is_streamed(source, settings.memory_limit, settings.bad_rows):
+        stream = open_stream(source, settings.memory_bytes, settings.spill_dir, talk)
+        return look_again_at_stream(fitted_recipe, stream, settings, talk)
+    return take_again_whole(fitted_recipe, Path(source), talk)
+
+
+def take_again_whole(fitted_recipe: Recipe, source: Path, talk: Talk) -> Intake:
+    """The same in memory."""
     table = read_again(fitted_recipe, source, talk)
     X, kept = fitted_recipe.rows(table.frame)
     return Intake(table, fitted_recipe, X, kept)

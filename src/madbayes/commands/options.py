@@ -13,6 +13,8 @@ import typer
 
 from madbayes.commands.errors import UsageError
 from madbayes.estimators import validation
+from madbayes.sources import parse_memory
+from madbayes.sources.places import is_url
 
 
 class Kind(StrEnum):
@@ -30,6 +32,13 @@ class Scale(StrEnum):
     robust = "robust"
 
 
+class BadRows(StrEnum):
+    """What to do about rows that cannot be used."""
+
+    error = "error"
+    quarantine = "quarantine"
+
+
 class Missing(StrEnum):
     """What to do about missing values."""
 
@@ -42,13 +51,14 @@ class Missing(StrEnum):
 DECIDED = ("columns", "leave_out", "id_column", "scale", "pca", "missing")
 SAME = "same"
 
-TABLE, HOW, RESULT = "The table", "How to look for groups", "The result"
+TABLE, HOW, RESULT, LARGE = "The table", "How to look for groups", "The result", "More rows than memory"
 
 DataFile = Annotated[
-    Path | None,
+    str | None,
     typer.Argument(
         metavar="DATA",
-        help="CSV, TSV, Parquet, Feather or Arrow, NPY or NPZ, or a folder of pictures.",
+        help="CSV, TSV, Parquet, Feather or Arrow, NPY or NPZ, a folder of pictures or of Parquet files, or a URL of "
+        "Parquet files such as s3://bucket/folder.",
         show_default=False,
     ),
 ]
@@ -110,6 +120,41 @@ MissingOption = Annotated[
     Missing,
     typer.Option(help="Missing values: refuse, drop their rows, or fill in the median.", rich_help_panel=TABLE),
 ]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="600MB",
+        help="Memory to go by: a Parquet file is read in blocks too, as folders and URLs of them always are.",
+        show_default=False,
+        rich_help_panel=LARGE,
+    ),
+]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Keep the state of the fit here; a fit that was killed goes on from it.",
+        show_default=False,
+        rich_help_panel=LARGE,
+    ),
+]
+SpillOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="For temporary files: twice the numbers of the table.  [default: the system's place for such files]",
+        show_default=False,
+        rich_help_panel=LARGE,
+    ),
+]
+BadRowsOption = Annotated[
+    BadRows | None,
+    typer.Option(
+        help="Rows of Parquet files that cannot be used: refuse them, or put them aside.  [default: error]",
+        show_default=False,
+        rich_help_panel=LARGE,
+    ),
+]
 InitOption = Annotated[
     Path | None,
     typer.Option(
@@ -147,6 +192,20 @@ class Settings:
     seed: int = 0
     refits: int = 10
     jobs: int = -1
+    memory_limit: str | None = None
+    checkpoint: str | None = None
+    spill_dir: str | None = None
+    bad_rows: str | None = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The limit of memory."""
+        return parse_memory(self.memory_limit)
+
+    @property
+    def puts_aside(self) -> bool:
+        """Whether rows that cannot be used are put aside."""
+        return self.bad_rows == BadRows.quarantine
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -159,7 +218,7 @@ def settings_of(context: typer.Context, config: Path | None) -> Settings:
     given = context.params
     for name in (field.name for field in fields(Settings)):
         if name in given and (is_given(context, name) or name not in values):
-            values[name] = plain_option(given[name])
+            values[name] = source_name(given[name]) if name == "data" else plain_option(given[name])
     if values.get("data") is None:
         raise UsageError("name a table: madbayes fit DATA, or --config RUN.json of an earlier run")
     explicit = {name for name in ("penalty", "groups") if is_given(context, name)}
@@ -185,9 +244,9 @@ def check_continued(context: typer.Context) -> None:
 
 def checked(settings: Settings) -> Settings:
     """Settings that a fit can go by, wherever they come from."""
-    for name, choices in (("kind", Kind), ("scale", Scale), ("missing", Missing)):
+    for name, choices in (("kind", Kind), ("scale", Scale), ("missing", Missing), ("bad_rows", BadRows)):
         value = getattr(settings, name)
-        if value not in list(choices) and not (name == "scale" and value is None):
+        if value not in list(choices) and not (name in ("scale", "bad_rows") and value is None):
             refuse(name, value, f"one of {', '.join(choices)}")
     for name, least, most in (("groups", 1, None), ("pca", 1, None), ("seed", 0, 2**32 - 1), ("refits", 0, None)):
         check_whole(name, getattr(settings, name), least, most)
@@ -196,14 +255,25 @@ def checked(settings: Settings) -> Settings:
         value = getattr(settings, name)
         if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
             refuse(name, value, "names of columns")
-    for name in ("data", "id_column", "init"):
+    for name in ("data", "id_column", "init", "memory_limit", "checkpoint", "spill_dir"):
         if not isinstance(getattr(settings, name), str | None):
             refuse(name, getattr(settings, name), "a name")
     if settings.penalty == SAME and settings.init is None:
         raise UsageError("--penalty same: name the earlier result that has it, --init MODEL")
     if settings.groups is None and settings.penalty != SAME:
         penalty_of(settings.penalty)
+    check_memory(settings)
     return settings
+
+
+def check_memory(settings: Settings) -> None:
+    """An amount of memory, and a folder that is there."""
+    try:
+        parse_memory(settings.memory_limit)
+    except ValueError:
+        refuse("memory_limit", settings.memory_limit, "an amount such as 600MB or 1.5GiB")
+    if settings.spill_dir is not None and not Path(settings.spill_dir).is_dir():
+        raise UsageError(f"--spill-dir {settings.spill_dir}: is no folder; make it, or name another")
 
 
 def refuse(name: str, value: Any, accepted: str) -> NoReturn:
@@ -223,6 +293,11 @@ def is_given(context: typer.Context, name: str) -> bool:
     """Whether an option stands on the command line; by name, for Typer may bring a Click of its own."""
     source = context.get_parameter_source(name)
     return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
+
+
+def source_name(source: str | None) -> str | None:
+    """A table by a name that means the same in every folder."""
+    return source if source is None or is_url(source) else str(Path(source).absolute())
 
 
 def plain_option(value: Any) -> Any:

@@ -11,12 +11,15 @@ from madbayes.commands import options, results
 from madbayes.commands.console import Talk, log, talking
 from madbayes.commands.errors import UsageError, one_line
 from madbayes.commands.finding import find_path, refit
-from madbayes.commands.fitting import write_report_of
+from madbayes.commands.fitting import tell_sample, write_groups, write_report_of
 from madbayes.commands.intake import Intake, take_again
 from madbayes.commands.options import Settings, checked, known_settings
 from madbayes.commands.results import Fitted, open_model
+from madbayes.commands.sampling import Sample
+from madbayes.commands.streaming import StreamIntake
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
+from madbayes.sources.places import is_url
 from madbayes.words import listed
 
 # Parts of a run that are dictionaries, if they are there.
@@ -27,7 +30,7 @@ DICTIONARIES = ("settings", "input", "versions")
 def report(
     model: options.ModelArgument,
     data_file: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(metavar="[DATA]", help="The table.  [default: that of the fit]", show_default=False),
     ] = None,
     name: Annotated[
@@ -50,6 +53,8 @@ def report(
         typer.Option(metavar="N", help="Refits for stability.  [default: as in the fit]", show_default=False),
     ] = None,
     force: options.ForceOption = False,
+    memory_limit: options.MemoryOption = None,
+    bad_rows: options.BadRowsOption = None,
     log_json: options.LogOption = False,
 ) -> None:  # fmt: skip
     """Write the report of a result, as one HTML page that needs no network.
@@ -68,34 +73,44 @@ def report(
         results.check_file(place, force=force or bool(name and is_same))
         run = read_run(folder)
         settings = Settings(**known_settings(run.get("settings", {}), str(folder / results.RUN)))
-        settings = checked(settings if refits is None else replace(settings, refits=refits))
+        given = {"refits": refits, "memory_limit": memory_limit, "bad_rows": options.plain_option(bad_rows)}
+        settings = checked(replace(settings, **{name: one for name, one in given.items() if one is not None}))
         source = source_of(data_file, run)
         if name:
             rename(fitted, name)
-        intake = take_again(fitted.recipe, source, talk)
-        if data_file is None and run.get("input", {}).get("sha256") != intake.table.fingerprint:
+        intake = take_again(fitted.recipe, source, settings, talk)
+        if data_file is None and run.get("input", {}).get("sha256") != intake.fingerprint:
             log.warning("%s has changed since the fit; the report is of the table as it is now", source)
-        found, stable = look_again(fitted, intake, settings, talk)
-        ids = intake.ids
+        sample = intake.sample
+        tell_sample(sample, "The report")
+        found, stable = look_again(fitted, sample, settings, talk)
         place.parent.mkdir(parents=True, exist_ok=True)
         if name:
-            if data_file is None:
-                results.write_groups(folder, fitted, intake.X, ids)
-            else:
-                fitted.save(folder / results.MODEL)
-        write_report_of(place, fitted, intake, ids, found, stable, run)
+            write_names(folder, fitted, intake, talk, of_the_fit=data_file is None)
+        write_report_of(place, fitted, intake, sample, found, stable, run)
     typer.echo(f"Report: {place}")
 
 
-def look_again(fitted: Fitted, intake: Intake, settings: Settings, talk: Talk) -> tuple[PenaltyPath, Stability | None]:
+def write_names(folder: Path, fitted: Fitted, intake: Intake | StreamIntake, talk: Talk, *, of_the_fit: bool) -> None:
+    """The names of groups, in the model and, if this is the table of the fit, in all that it has written."""
+    if not of_the_fit:
+        fitted.save(folder / results.MODEL)
+    elif isinstance(intake, StreamIntake):
+        with talk.step("Writing the groups", "write"), results.staged(folder, force=True) as stage:
+            write_groups(stage, fitted, intake, talk)
+    else:
+        write_groups(folder, fitted, intake, talk)
+
+
+def look_again(fitted: Fitted, sample: Sample, settings: Settings, talk: Talk) -> tuple[PenaltyPath, Stability | None]:
     """The path, where the model has none, and how stable its groups are, as in the fit."""
     found, stable = getattr(fitted.model, "path_", None), None
     if found is None:
         with talk.step("Looking at numbers of groups", "path"):
-            found = find_path(intake.X, settings)
+            found = find_path(sample, settings)
     if settings.refits and fitted.K > 1:
         with talk.step("Fitting again to halves of the rows", "refits"):
-            stable = refit(intake.X, fitted.model, settings)
+            stable = refit(sample, fitted.model, settings)
     return found, stable
 
 
@@ -109,17 +124,16 @@ def read_run(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def source_of(given: Path | None, run: dict[str, Any]) -> Path:
+def source_of(given: str | None, run: dict[str, Any]) -> str:
     """The table to report on."""
     if given is not None:
         return given
     name = run.get("input", {}).get("path")
     if not isinstance(name, str):
         raise UsageError(f"there is no {results.RUN} beside the model that says which table it was made of: name it")
-    source = Path(name)
-    if not source.exists():
-        raise UsageError(f"the table {str(source)!r} is not there any more: name it, madbayes report MODEL DATA")
-    return source
+    if not is_url(name) and not Path(name).exists():
+        raise UsageError(f"the table {name!r} is not there any more: name it, madbayes report MODEL DATA")
+    return name
 
 
 def rename(fitted: Fitted, given: list[str]) -> None:

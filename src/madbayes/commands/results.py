@@ -2,9 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ from madbayes.tables import Recipe
 MODEL, ASSIGNMENTS, COMPONENTS = "model.madbayes", "assignments.parquet", "components.parquet"
 PATH, RUN, REPORT = "path.json", "run.json", "report.html"
 FILES = (MODEL, ASSIGNMENTS, COMPONENTS, PATH, RUN, REPORT)
+# Of a table in several files: folders of files of the same names, with groups, and with rows that were put aside.
+ASSIGNMENTS_FOLDER, QUARANTINE = "assignments", "quarantine"
+NAMES = (*FILES, ASSIGNMENTS_FOLDER, QUARANTINE)
 # Endings of tables that are written, and what separates columns of text.
 PARQUET, TEXT = (".parquet", ".pq"), {".csv": ",", ".tsv": "\t"}
 # Columns of assignments that are ours, whatever features are called.
@@ -57,9 +61,9 @@ class Fitted:
         madbayes.save(Pipeline([("recipe", self.recipe), ("model", self.model)]), path)
 
 
-def stem_of(source: Path) -> str:
+def stem_of(source: str) -> str:
     """The name of a table without its endings."""
-    return source.name.split(".")[0] or "table"
+    return source.rstrip("/").rpartition("/")[2].split(".")[0] or "table"
 
 
 def find_model(place: Path) -> Path:
@@ -87,6 +91,13 @@ def open_model(place: Path) -> Fitted:
 
 def assignments(fitted: Fitted, X: NDArray, ids: pd.DataFrame) -> pd.DataFrame:
     """For each row what identifies it, its groups, how clearly it belongs to them and how well it fits."""
+    values = group_values(fitted, X)
+    named = ids.set_axis(free_names(ids.columns, values), axis=1).reset_index(drop=True)
+    return pd.concat([named, pd.DataFrame(values)], axis=1)
+
+
+def group_values(fitted: Fitted, X: NDArray) -> dict[str, NDArray]:
+    """For each row its groups, how clearly it belongs to them and how well it fits."""
     model = fitted.model
     scores = np.asarray(model.score_samples(X))
     if fitted.kind == "clusters":
@@ -96,9 +107,16 @@ def assignments(fitted: Fitted, X: NDArray, ids: pd.DataFrame) -> pd.DataFrame:
     else:
         Z = np.asarray(model.transform(X)).astype(np.uint8)
         groups = dict(zip(group_columns(model.group_names_), Z.T, strict=True))
-    values = {**groups, "margin": scores[:, 1], "error": scores[:, 0], "unusual": scores[:, 0] > model.unusual_error_}
-    named = ids.set_axis(free_names(ids.columns, values), axis=1).reset_index(drop=True)
-    return pd.concat([named, pd.DataFrame(values)], axis=1)
+    return {**groups, "margin": scores[:, 1], "error": scores[:, 0], "unusual": scores[:, 0] > model.unusual_error_}
+
+
+def types_of(fitted: Fitted) -> dict[str, Any]:
+    """Columns of these values and their types in a file, which are the same if no row has groups."""
+    if fitted.kind == "clusters":
+        groups = {"label": pa.int64(), "group": pa.string(), "group_id": pa.int64()}
+    else:
+        groups = dict.fromkeys(group_columns(fitted.model.group_names_), pa.uint8())
+    return {**groups, "margin": pa.float64(), "error": pa.float64(), "unusual": pa.bool_()}
 
 
 def group_columns(names: Sequence[str]) -> list[str]:
@@ -117,11 +135,12 @@ def free_names(names: Iterable[str], taken: Iterable[str]) -> list[str]:
     return found
 
 
-def sizes_of(fitted: Fitted, table: pd.DataFrame) -> NDArray[np.int64]:
+def sizes_of(fitted: Fitted, table: Mapping[str, Any] | pd.DataFrame) -> NDArray[np.int64]:
     """Rows of each group, by assignments."""
     if fitted.kind == "clusters":
         return np.bincount(table["label"], minlength=fitted.K)
-    return table[group_columns(fitted.model.group_names_)].to_numpy().sum(axis=0, dtype=np.int64)
+    names = group_columns(fitted.model.group_names_)
+    return np.array([np.asarray(table[name]).sum(dtype=np.int64) for name in names], dtype=np.int64)
 
 
 def ids_of(recipe: Recipe, frame: pd.DataFrame, names: pd.Index | None, kept: NDArray[np.bool_]) -> pd.DataFrame:
@@ -139,16 +158,15 @@ def first_ids(ids: pd.DataFrame) -> list[Any]:
     return ids.iloc[:, min(1, ids.shape[1] - 1)].tolist()
 
 
-def components(fitted: Fitted, table: pd.DataFrame) -> pd.DataFrame:
+def components(fitted: Fitted, sizes: NDArray[np.int64], n_rows: int) -> pd.DataFrame:
     """For each group its name and size, and its numbers in original units."""
-    sizes = sizes_of(fitted, table)
     facts = pd.DataFrame(
         {
             "group": np.arange(fitted.K),
             "group_id": fitted.model.group_ids_,
             "name": fitted.model.group_names_,
             "size": sizes,
-            "share": sizes / max(1, len(table)),
+            "share": sizes / max(1, n_rows),
         }
     )
     values = fitted.recipe.inverse_transform(fitted.model._groups())
@@ -156,24 +174,25 @@ def components(fitted: Fitted, table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([facts, columns], axis=1)
 
 
-def write_groups(folder: Path, fitted: Fitted, X: NDArray, ids: pd.DataFrame) -> None:
-    """The model, the groups of every row, and the groups themselves."""
-    fitted.save(folder / MODEL)
-    table = assignments(fitted, X, ids)
-    write_assignments(table, folder / ASSIGNMENTS, fitted, ids)
-    write_table(components(fitted, table), folder / COMPONENTS)
-
-
 def write_assignments(table: pd.DataFrame, path: Path, fitted: Fitted, ids: pd.DataFrame) -> None:
     """With what a program must know to read them: identifiers come first, the number of the row before all."""
-    about = {
+    write_table(table, path, about_groups(fitted, table.columns[1 : ids.shape[1]].tolist()))
+
+
+def about_groups(fitted: Fitted, ids: Sequence[str]) -> dict[str, Any]:
+    """What a program must know to read assignments."""
+    return {
         "kind": fitted.kind,
         "groups": list(fitted.model.group_names_),
         "group_ids": fitted.model.group_ids_.tolist(),
         "origins": list(fitted.model._group_origins),
-        "ids": table.columns[1 : ids.shape[1]].tolist(),
+        "ids": list(ids),
     }
-    write_table(table, path, about)
+
+
+def metadata_of(about: dict[str, Any]) -> dict[bytes, bytes]:
+    """The same as a file of Parquet has it."""
+    return {KEY: json.dumps(about).encode()}
 
 
 def write_table(frame: pd.DataFrame, path: Path, about: dict[str, Any] | None = None) -> None:
@@ -183,7 +202,7 @@ def write_table(frame: pd.DataFrame, path: Path, about: dict[str, Any] | None = 
         return
     table = pa.Table.from_pandas(frame, preserve_index=False)
     if about is not None:
-        table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: json.dumps(about).encode()})
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata_of(about)})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     write_whole(path, sink.getvalue().to_pybytes())
@@ -194,8 +213,15 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, (json.dumps(plain(value), indent=1) + "\n").encode())
 
 
+def check_here(out: Path) -> None:
+    """Refuse a URL; as a path it has lost one of its slashes."""
+    if re.match(r"[a-z][a-z0-9+.-]+:/", str(out)) and not out.exists():
+        raise UsageError(f"--out {out}: results are written to this machine; name a place here, and copy them")
+
+
 def check_folder(out: Path, *, force: bool, stage: Path | None = None) -> None:
     """Refuse a place that has something in it, unless that may be replaced."""
+    check_here(out)
     if out.exists() and not out.is_dir():
         raise PlaceError(f"{str(out)!r} is a file: name a folder with --out")
     if out.is_dir() and not force and any(path != stage for path in out.iterdir()):
@@ -205,6 +231,7 @@ def check_folder(out: Path, *, force: bool, stage: Path | None = None) -> None:
 
 def check_file(out: Path, *, force: bool) -> None:
     """The same for a file."""
+    check_here(out)
     if out.is_dir():
         raise PlaceError(f"{str(out)!r} is a folder: name a file with --out")
     if out.exists() and not force:
@@ -245,12 +272,24 @@ def staged(out: Path, *, force: bool) -> Iterator[Path]:
         # Once more, for another fit may have been faster.
         check_folder(out, force=force, stage=stage)
         if out.is_dir():
-            for file in sorted(stage.iterdir()):
-                os.replace(file, out / file.name)
+            replace_all(stage, out)
         else:
             os.replace(stage, out)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def replace_all(stage: Path, out: Path) -> None:
+    """Put what is in one folder in the place of what a fit has written to another."""
+    new = sorted(stage.iterdir())
+    old = Path(tempfile.mkdtemp(dir=stage))
+    for name in sorted({ASSIGNMENTS, ASSIGNMENTS_FOLDER, QUARANTINE, *(file.name for file in new)}):
+        is_outdated = (out / name).exists() and not (stage / name).exists()
+        # A folder cannot be replaced in one step.
+        if is_outdated or (out / name).is_dir():
+            os.replace(out / name, old / name)
+    for file in new:
+        os.replace(file, out / file.name)
 
 
 def current_umask() -> int:

@@ -36,6 +36,7 @@ def write_report(
     path: PenaltyPath | None = None,
     stability: Stability | None = None,
     run: Mapping[str, Any] | None = None,
+    sampled_from: int | None = None,
 ) -> None:
     """Write one HTML file about a fit. It needs no network and no other file.
 
@@ -61,6 +62,8 @@ def write_report(
     run : dict, optional
         How the fit was made: ``title``, ``command``, ``versions`` (a dict), and anything else worth
         telling, such as ``seed`` or ``timings`` (values, or dicts of them).
+    sampled_from : int, optional
+        Rows of the table of which X is a sample; the page says so.
 
     Examples
     --------
@@ -82,6 +85,7 @@ def write_report(
         path=path,
         stability=stability,
         run=run,
+        sampled_from=sampled_from,
     )
     write_whole(file, page.encode())
 
@@ -97,12 +101,13 @@ def render_report(
     path: PenaltyPath | None = None,
     stability: Stability | None = None,
     run: Mapping[str, Any] | None = None,
+    sampled_from: int | None = None,
 ) -> str:
     """The page that :func:`write_report` writes.
 
     Parameters
     ----------
-    model, X, recipe, ids, frame, image_shape, path, stability, run
+    model, X, recipe, ids, frame, image_shape, path, stability, run, sampled_from
         See there.
 
     Returns
@@ -110,7 +115,16 @@ def render_report(
     str
     """
     template, run = _template(), run or {}
-    subject = subject_of(model, X, recipe=recipe, ids=ids, image_shape=image_shape, path=path, stability=stability)
+    subject = subject_of(
+        model,
+        X,
+        recipe=recipe,
+        ids=ids,
+        image_shape=image_shape,
+        path=path,
+        stability=stability,
+        sampled_from=sampled_from,
+    )
     if frame is not None and len(frame) != len(subject.X):
         raise ValueError(f"frame has {len(frame)} rows, and X has {len(subject.X)}: give the table that X was made of")
     view = path_view(subject)

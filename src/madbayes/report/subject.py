@@ -81,10 +81,12 @@ def subject_of(
     image_shape: tuple[int, ...] | None,
     path: PenaltyPath | None,
     stability: Any,
+    sampled_from: int | None = None,
 ) -> Subject:
     """Look at a model and its rows once, for all sections."""
     path = path or getattr(model, "path_", None)
-    found = explain(model, X, recipe=recipe, ids=ids, path=path, stability=stability, n_columns=COLUMNS)
+    told = {"path": path, "stability": stability, "sampled_from": sampled_from}
+    found = explain(model, X, recipe=recipe, ids=ids, n_columns=COLUMNS, **told)
     units, table = units_of(model, recipe), model._check_new(X)
     subject = Subject(
         model,

@@ -7,5 +7,6 @@ from madbayes.tables.checks import TableError
 from madbayes.tables.columns import Decision
 from madbayes.tables.reading import Table, read_table
 from madbayes.tables.recipe import Recipe
+from madbayes.tables.streaming import TableStream
 
-__all__ = ["Decision", "Recipe", "Table", "TableError", "read_table"]
+__all__ = ["Decision", "Recipe", "Table", "TableError", "TableStream", "read_table"]

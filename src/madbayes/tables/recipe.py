@@ -1,9 +1,10 @@
 """From the columns of a table to numbers that can be compared, and back."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,7 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes.tables.axes import principal_axes, project
 from madbayes.tables.checks import SHOWN, TableError, as_frame, check_length, check_names, quoted, refuse
 from madbayes.tables.columns import MAX_CATEGORIES, Column, Decision, look_at
-from madbayes.tables.scaling import Scaling, learn_scaling
+from madbayes.tables.moments import Moments, no_moments
+from madbayes.tables.scaling import Scaling, extent_of, learn_scaling
+from madbayes.tables.screening import Passed, Screen, unknown_words
+from madbayes.tables.streaming import TableStream
+from madbayes.tables.summaries import summarise
 from madbayes.words import listed
 
 KINDS, SCALES, MISSING = ("clusters", "features"), ("none", "standard", "robust"), ("error", "drop", "median")
@@ -26,6 +31,14 @@ class Rows(NamedTuple):
 
     X: NDArray[np.float64]
     kept: NDArray[np.bool_]
+
+
+class Encoded(NamedTuple):
+    """The same before numbers are scaled, NaN where a value is missing, and values of no known category by column."""
+
+    X: NDArray[np.float64]
+    kept: NDArray[np.bool_]
+    unknown: dict[str, int]
 
 
 class Recipe(TransformerMixin, BaseEstimator):
@@ -113,15 +126,23 @@ class Recipe(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame, or array of numbers
+        X : DataFrame, array of numbers, or TableStream
+            A stream is gone through a few times and is never in memory as a whole; what is learned is the same, up to
+            rounding.
         y : ignored
 
         Returns
         -------
         self
         """
-        self.fit_transform(X)
-        return self
+        if not isinstance(X, TableStream):
+            self.fit_transform(X)
+            return self
+        self.look(X.frames, lenient=True, capacity=X.capacity, folder=X.spill_dir)
+        screen = Screen(self, X)
+        n_dropped = sum(int((~screen.passed(block).kept).sum()) for block in X.blocks())
+        screen.finish()
+        return self.learn(Passed(screen), n_dropped=n_dropped)
 
     def fit_transform(self, X: Any, y: None = None) -> NDArray[np.float64]:
         """Look at a table and give its numbers.
@@ -135,27 +156,95 @@ class Recipe(TransformerMixin, BaseEstimator):
         -------
         array of shape (n_rows kept, n_columns)
         """
-        self._check_parameters()
         frame = as_frame(X)
-        check_length(len(frame))
-        self._decide(frame)
-        encoded, _ = self._encode(frame)
-        complete = np.asarray(np.isfinite(encoded).all(axis=1))
-        self._refuse_missing(encoded, complete)
-        if self.missing == "drop":
-            encoded, self.kept_ = np.asfortranarray(encoded[complete]), complete
-        else:
-            self.kept_ = np.ones(len(encoded), dtype=bool)
-        self.n_dropped_ = int((~self.kept_).sum())
-        check_length(len(encoded), self.n_dropped_)
-        if empty := [name for name, part in zip(self.encoded_names_, encoded.T, strict=True) if np.isnan(part).all()]:
+        self.look([frame])
+        encoded, self.kept_, _ = self.encode(frame)
+        self.learn([encoded], n_dropped=int((~self.kept_).sum()))
+        return self.finish(encoded)
+
+    def look(
+        self,
+        frames: Iterable[pd.DataFrame],
+        *,
+        lenient: bool = False,
+        capacity: int | None = None,
+        folder: Path | str | None = None,
+    ) -> Self:
+        """Decide about the columns: the first half of a fit to a table in blocks, which :meth:`learn` completes.
+
+        Parameters
+        ----------
+        frames : iterable of DataFrame
+            All rows of the table; gone through once, or twice if a column is text in some of them only.
+        lenient : bool, default=False
+            Text most of which is numbers is numbers, and :meth:`encode` will say what is not; an error otherwise.
+        capacity : int, optional
+            Values that may stay in memory while different ones are counted.
+        folder : path, optional
+            Where the others go for the time being.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        self._decide(frames, lenient, capacity, folder)
+        return self
+
+    def encode(self, frame: pd.DataFrame, *, is_new: bool = False) -> Encoded:
+        """Numbers of rows before they are scaled.
+
+        Parameters
+        ----------
+        frame : DataFrame
+        is_new : bool, default=False
+            Whether these are not rows of the fit.
+
+        Returns
+        -------
+        Encoded
+        """
+        encoded, unknown = self._encode(frame)
+        return Encoded(*self._without_gaps(encoded, is_new=is_new), unknown)
+
+    def learn(self, blocks: Iterable[NDArray[np.float64]], *, n_dropped: int = 0) -> Self:
+        """Learn scales and principal components: the second half of a fit to a table in blocks.
+
+        Parameters
+        ----------
+        blocks : iterable of arrays
+            What :meth:`encode` gives for all rows; gone through a few times.
+        n_dropped : int
+            Rows that were left out.
+
+        Returns
+        -------
+        self
+        """
+        extent = extent_of(blocks)
+        self.n_rows_, self.n_dropped_ = extent.n_rows, n_dropped
+        check_length(self.n_rows_, n_dropped)
+        if empty := [name for name, count in zip(self.encoded_names_, extent.counts, strict=True) if not count]:
             raise TableError(f"columns without any value: {quoted(empty)}. Leave them out with --leave-out")
-        self._scaling = learn_scaling(encoded, self.columns_, kind=self.kind, scale=self.scale, missing=self.missing)
-        self.n_rows_ = len(encoded)
+        options = {"kind": self.kind, "scale": self.scale, "missing": self.missing}
+        self._scaling = learn_scaling(blocks, extent, self.columns_, **options)
         self._say()
+        self._learn_pca(blocks)
+        return self
+
+    def finish(self, encoded: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scale rows that :meth:`encode` gave, and find their principal components.
+
+        Parameters
+        ----------
+        encoded : array of shape (n_rows, len(encoded_names_))
+
+        Returns
+        -------
+        array of shape (n_rows, n_columns)
+        """
         scaled = self._scaled(encoded)
-        self._learn_pca(scaled)
-        return self._project(scaled)
+        return scaled if self.axes_ is None else project(scaled, self.axes_, self.axes_origin_)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """The numbers of a table; columns are found by their names, others are ignored.
@@ -184,7 +273,7 @@ class Recipe(TransformerMixin, BaseEstimator):
             ``X``, and ``kept``: False for rows that were left out because a value is missing.
         """
         encoded, kept = self._encode_again(X)
-        return Rows(self._project(self._scaled(encoded)), kept)
+        return Rows(self.finish(encoded), kept)
 
     def carry_on(self, X: Any) -> tuple[Self, Rows]:
         """For a fit that continues an earlier one: numbers as before, and a recipe that knows this table.
@@ -201,39 +290,49 @@ class Recipe(TransformerMixin, BaseEstimator):
             As :meth:`rows` gives them.
         """
         encoded, kept = self._encode_again(X)
-        recipe = copy(self)
-        recipe.kept_, recipe.n_rows_, recipe.n_dropped_ = kept, len(encoded), int((~kept).sum())
-        check_length(len(encoded), recipe.n_dropped_)
-        filled, factors = self._scaling.filled(encoded), self._scaling.factors
-        means, deviations = (moment(filled * factors, axis=0) / factors for moment in (np.mean, np.std))
-        recipe._scaling = self._scaling._replace(means=means, deviations=deviations)
-        return recipe, Rows(self._project(self._scaled(encoded)), kept)
+        recipe = self.continued([encoded], n_dropped=int((~kept).sum()))
+        recipe.kept_ = kept
+        return recipe, Rows(self.finish(encoded), kept)
 
-    def _encode_again(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def continued(self, blocks: Iterable[NDArray[np.float64]], *, n_dropped: int = 0) -> Self:
+        """The same recipe with the counts, means and deviations of another table in blocks.
+
+        Parameters
+        ----------
+        blocks : iterable of arrays
+            What :meth:`encode` gives for all rows.
+        n_dropped : int
+            Rows that were left out.
+
+        Returns
+        -------
+        Recipe
+        """
+        factors, n_rows = self._scaling.factors, 0
+        moments = no_moments(len(factors))
+        for block in blocks:
+            moments, n_rows = moments + Moments.of(self._scaling.filled(block) * factors), n_rows + len(block)
+        recipe = copy(self)
+        recipe.n_rows_, recipe.n_dropped_ = n_rows, n_dropped
+        check_length(n_rows, n_dropped)
+        means, deviations = moments.means / factors, moments.deviations / factors
+        recipe._scaling = self._scaling._replace(means=means, deviations=deviations)
+        return recipe
+
+    def _encode_again(self, X: Any) -> Rows:
         """Encoded columns of a table for a model that exists, and which of its rows they are."""
         check_is_fitted(self)
         frame = as_frame(X)
         check_names([column.name for column in self.columns_], list(frame.columns), "the model needs more columns")
         encoded, unknown = self._encode(frame)
         for name, count in unknown.items():
+            warnings.warn(unknown_words(name, count), UserWarning, stacklevel=4)
+        encoded, kept = self._without_gaps(encoded, is_new=True)
+        if not kept.all():
             warnings.warn(
-                f"column {name!r} has {count} values that the model has never seen: they count as none of those it "
-                "knows",
-                UserWarning,
-                stacklevel=4,
+                f"{(~kept).sum()} of {len(kept)} rows have missing values and are left out", UserWarning, stacklevel=4
             )
-        kept = np.ones(len(encoded), dtype=bool)
-        if np.isnan(encoded).any():
-            complete = np.asarray(np.isfinite(encoded).all(axis=1))
-            self._refuse_missing(encoded, complete, is_new=True)
-            if self.missing == "drop":
-                encoded, kept = encoded[complete], complete
-                warnings.warn(
-                    f"{(~kept).sum()} of {len(kept)} rows have missing values and are left out",
-                    UserWarning,
-                    stacklevel=4,
-                )
-        return encoded, kept
+        return Rows(encoded, kept)
 
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
         """Numbers in original units, one column for each of ``encoded_names_``.
@@ -275,9 +374,11 @@ class Recipe(TransformerMixin, BaseEstimator):
         if self.pca is not None and self.pca < 1:
             raise TableError(f"pca={self.pca} is not accepted: give a number of components from 1 on")
 
-    def _decide(self, frame: pd.DataFrame) -> None:
+    def _decide(
+        self, frames: Iterable[pd.DataFrame], lenient: bool, capacity: int | None, folder: Path | str | None
+    ) -> None:
         """What to do with each column."""
-        names = list(frame.columns)
+        names = list(next(iter(frames)).columns)
         check_names(self.columns or [], names, "--columns")
         check_names(self.leave_out or [], names, "--leave-out")
         check_names([self.id_column] if self.id_column is not None else [], names, "--id-column")
@@ -292,9 +393,11 @@ class Recipe(TransformerMixin, BaseEstimator):
             self.columns_ = [Column(name, "number") for name in used]
             self.decisions_ = [Decision(f"{used[0]} to {used[-1]}", "number", "")] if used else []
         else:
-            found = look_at(frame[seen], asked, ids, self.max_categories)
+            summaries = summarise(frames, seen, self.max_categories, capacity=capacity, folder=folder)
+            check_length(next(iter(summaries.values())).n_rows if summaries else 0)
+            found = look_at(summaries, asked, ids, self.max_categories, lenient=lenient)
             if found.problems:
-                names_missing = [column.name for column in found.columns if frame[column.name].isna().any()]
+                names_missing = [column.name for column in found.columns if summaries[column.name].n_missing]
                 refuse(found.problems, names_missing if self.missing == "error" else [])
             self.columns_, self.decisions_ = found.columns, found.decisions
         self.decisions_ += [Decision(name, "left out", "left out, as asked") for name in names if name in left]
@@ -325,6 +428,19 @@ class Recipe(TransformerMixin, BaseEstimator):
                 unknown[column.name] = strange
         return encoded, unknown
 
+    def _without_gaps(self, encoded: NDArray[np.float64], *, is_new: bool) -> Rows:
+        """Encoded rows without those that are left out because a value is missing."""
+        everything = np.ones(len(encoded), dtype=bool)
+        if not np.isnan(encoded).any():
+            return Rows(encoded, everything)
+        complete = np.asarray(np.isfinite(encoded).all(axis=1))
+        self._refuse_missing(encoded, complete, is_new=is_new)
+        return (
+            Rows(encoded, everything)
+            if self.missing != "drop"
+            else Rows(np.asfortranarray(encoded[complete]), complete)
+        )
+
     def _refuse_missing(self, encoded: NDArray, complete: NDArray[np.bool_], *, is_new: bool = False) -> None:
         if self.missing != "error" or complete.all():
             return
@@ -353,23 +469,21 @@ class Recipe(TransformerMixin, BaseEstimator):
     def _scaled(self, encoded: NDArray) -> NDArray:
         return self._scaling.scaled(self._scaling.filled(encoded))
 
-    def _learn_pca(self, scaled: NDArray) -> None:
+    def _learn_pca(self, blocks: Iterable[NDArray[np.float64]]) -> None:
         """Principal axes; about the origin for features, which are not centred."""
+        D = len(self.encoded_names_)
         self.axes_: NDArray | None = None
-        self.axes_origin_ = np.zeros(scaled.shape[1])
+        self.axes_origin_ = np.zeros(D)
         if self.pca is None:
             return
-        if self.pca > min(scaled.shape):
+        if self.pca > min(D, self.n_rows_):
             raise TableError(
-                f"--pca {self.pca}: there are {scaled.shape[1]} columns of numbers in {scaled.shape[0]} rows, "
-                f"give {min(scaled.shape)} at most"
+                f"--pca {self.pca}: there are {D} columns of numbers in {self.n_rows_} rows, "
+                f"give {min(D, self.n_rows_)} at most"
             )
-        if self.kind == "clusters":
-            self.axes_origin_ = scaled.mean(axis=0)
-        self.axes_ = principal_axes(scaled - self.axes_origin_, self.pca)
-
-    def _project(self, scaled: NDArray) -> NDArray:
-        return scaled if self.axes_ is None else project(scaled, self.axes_, self.axes_origin_)
+        scaled = (self._scaled(block) for block in blocks)
+        centred = self.kind == "clusters"
+        self.axes_, self.axes_origin_ = principal_axes(scaled, self.n_rows_, self.pca, centred=centred)
 
     def _say(self) -> None:
         """Put what is done with the columns that are used in words."""
