@@ -184,3 +184,11 @@ def test_a_lost_scheduler_leaves_a_checkpoint(table, client, tmp_path, monkeypat
     model.fit(da.from_array(table, chunks=(1000, 5)))
     assert model.search_info_["resumed"]
     assert_allclose(model.objective_, value, rtol=1e-9)
+
+
+def test_a_cluster_takes_tables_that_a_search_could_hold(table, client):
+    """Fewer rows than are searched: callbacks hear of the search, and of the pass over all rows as well."""
+    few = table[:500]
+    there = DPMeans(100.0, search=QUICK, random_state=0).fit(da.from_array(few, chunks=(200, 5)))
+    here = DPMeans(100.0, search=QUICK, random_state=0).fit(few)
+    assert_array_equal(there.labels_.compute(), here.labels_)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -47,17 +48,21 @@ def is_frame(X: Any) -> bool:
 
 
 def as_rows(X: Any) -> Any:
-    """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown."""
+    """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown.
+
+    Its keys are new in every call: a scheduler that remembers some must not take them for those of another graph, in
+    which the same tasks were put together in another way.
+    """
     if is_frame(X):
-        return _array_of_frame(X)
+        X = _array_of_frame(X)
     if getattr(X, "ndim", None) != 2 or not hasattr(X, "rechunk"):
         raise ValueError(f"X={type(X).__name__} is not accepted: give a Dask array of 2 dimensions, or a data frame")
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must hold numbers only: it has {X.dtype} values")
     if np.isnan(X.shape[1]):
         X = X.compute_chunk_sizes()
-    X = X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
-    return X.map_blocks(_contiguous, dtype=float_type(X.dtype), meta=_empty(X.shape[1], float_type(X.dtype)))
+    X, dtype = X if len(X.chunks[1]) == 1 else X.rechunk({1: -1}), float_type(X.dtype)
+    return X.map_blocks(_contiguous, meta=_empty(X.shape[1], dtype), name=f"madbayes-rows-{uuid4().hex}")
 
 
 def float_type(dtype: np.dtype) -> np.dtype:
@@ -88,7 +93,7 @@ def _array_of_frame(X: Any) -> Any:
 
 def _values(frame: Any, dtype: np.dtype) -> NDArray:
     """The numbers of a data frame; missing ones are not numbers."""
-    return np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
+    return frame.to_numpy(dtype=dtype, na_value=np.nan)
 
 
 def lazy_rows(
@@ -127,8 +132,11 @@ def lazy_rows(
     rows, shape = as_rows(X), (0,) if width is None else (0, width)
     nothing = np.empty(shape, rows.dtype if dtype is None else dtype)
 
-    def one(block: NDArray) -> NDArray:
-        return function(block).astype(nothing.dtype, copy=False) if len(block) else nothing
+    def one(block: NDArray, block_id: tuple[int, ...]) -> NDArray:
+        try:
+            return function(block).astype(nothing.dtype, copy=False) if len(block) else nothing
+        except ValueError as error:
+            raise ValueError(f"partition {block_id[0]}: {error}") from error
 
     chunks = (rows.chunks[0] if lengths is None else tuple(lengths),)
     if width is None:

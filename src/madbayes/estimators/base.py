@@ -123,7 +123,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _begin(self, choice: validation.PenaltyChoice, problem: Problem, **data: Any) -> Progress:
         """Tell callbacks that the fit begins, and of how many parts it is made."""
         is_auto = choice.value is None and choice.share is None
-        is_sampled = self.search != "paper" and len(problem.X) > self._search_rows
+        is_sampled = self.search != "paper" and (problem.home is not None or len(problem.X) > self._search_rows)
         context = self._init_callback_context(max_subtasks=1 + is_auto + is_sampled)
         weights = data.pop("sample_weight")
         metadata = None if weights is None else {"sample_weight": weights}
