@@ -1,10 +1,12 @@
 """Tables of many rows, in memory and in files: the same groups to the last bit, in as much memory as is allowed."""
 
+import gc
 import multiprocessing
 import os
 import pickle
 import signal
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -379,3 +381,21 @@ def test_file_rows_are_taken_as_they_are(blobs, tmp_path):
     path.write_bytes(blobs.tobytes())
     model = DPMeans(3000.0, search=QUICK, random_state=0)
     assert model.fit(FileRows(path, blobs.shape, blobs.dtype)).objective_ == model.fit(blobs).objective_
+
+
+def test_a_fit_lets_go_of_its_rows(blobs, monkeypatch):
+    """At once, not when memory is tidied up: they may fill the memory of many machines."""
+    made, begin = [], homes.LocalHome.__init__
+
+    def noted(self, *args):
+        begin(self, *args)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(homes.LocalHome, "__init__", noted)
+    gc.collect()
+    gc.disable()
+    try:
+        DPMeans(3000.0, search=QUICK, random_state=0).fit(blobs)
+        assert [home() for home in made] == [None]
+    finally:
+        gc.enable()

@@ -163,8 +163,11 @@ class Searching:
             steps.reach(share, lambda: budget.attributes(landscape.parameters(best)))
 
         with budget.progress.steps("search", STEPS, "step") as steps:
-            budget.watch = tell
-            yield
+            before, budget.watch = budget.watch, tell
+            try:
+                yield
+            finally:
+                budget.watch = before  # else both would hold each other, and all rows with them
 
     def _options(self, problem: Problem) -> Search:
         """What the user asks of the search."""
