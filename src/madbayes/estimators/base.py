@@ -20,7 +20,7 @@ from madbayes.engine.homes import LocalHome, part_rows
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import Effort, find_path
 from madbayes.estimators import validation
-from madbayes.estimators.at_home import JUDGED, AtHome
+from madbayes.estimators.at_home import JUDGED, JUDGED_ENTRIES, AtHome
 from madbayes.estimators.canonical import canonical_order
 from madbayes.estimators.checkpoints import Checkpoints, problem_of
 from madbayes.estimators.describing import Units, extreme_rows, group_words, top_columns
@@ -357,7 +357,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _usual_error(self, problem: Problem, assigned: NDArray) -> float:
         """The error that only the worst hundredth of the training rows exceeds; of many rows, a sample of them."""
         if problem.home is not None:
-            problem = problem.sample(JUDGED)
+            problem = problem.sample(min(JUDGED, max(1000, JUDGED_ENTRIES // problem.X.shape[1])))
             assigned = self._assign(problem.X, self._groups(), problem.workers)
         X = problem.X
         blocks = problem.workers.map(lambda rows: self._row_errors(X[rows], assigned[rows]), row_blocks(*X.shape))
