@@ -313,7 +313,7 @@ def test_an_interrupt_at_the_beginning_of_the_path_is_an_interrupt(blobs, monkey
 def test_an_interrupt_on_all_rows_keeps_what_the_sample_gave(model, blobs, monkeypatch):
     X = blobs[0]
     monkeypatch.setattr(type(model), "_search_rows", 60)
-    interrupt_at(monkeypatch, type(model), "_descend_from", 1)
+    interrupt_at(monkeypatch, type(model), "_descend_at_home", 1)
     model = clone(model).set_params(random_state=0)
     with pytest.warns(UserWarning, match="interrupted: keeping the best of"):
         model.fit(X)
