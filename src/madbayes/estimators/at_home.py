@@ -20,8 +20,8 @@ from madbayes.estimators.problem import Problem, State
 from madbayes.model import Objective
 from madbayes.paper.result import RELATIVE_GAIN
 
-# An error is unusual judging by so many rows.
-JUDGED = 50_000
+# An error is unusual judging by so many rows, or by fewer of wide tables: they are in memory, whatever its limit.
+JUDGED, JUDGED_ENTRIES = 50_000, 2**22
 
 
 def warn_of_fewer(found: int, K: int) -> None:

@@ -59,12 +59,12 @@ class FeatureEstimator(FeaturesAtHome, OnlineFeatures):
 
     def _problem(self, table: Any, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         problem = super()._problem(table, sample_weight, workers)
-        if problem.init is None or problem.home is not None:
+        if problem.init is None:
             return problem
         Z, A = problem.init
-        if Z is None:
+        if Z is None and problem.home is None:
             Z = best_codes(problem.X, A, workers)
-        elif problem.counted is not None:
+        elif Z is not None and problem.counted is not None:
             Z = Z[problem.counted]
         return problem._replace(init=(Z, A))
 

@@ -50,16 +50,31 @@ class Searching:
         elif problem.home is None:
             found = self._search_paper(problem, likelihood, penalty, path, budget)
         else:  # from one group, in an order of the rows that needs no table in memory
+            budget.begin()
             found = Found(problem.moments()[0][None], [], 0, False, [], {"search": "paper", "n_init": 1})
         if saved is not None:
-            saved.begin(
-                penalty=penalty, A=found.A, trace=list(found.trace), path=path, runs=found.runs, info=dict(found.info)
-            )
+            self._write_down(found, penalty, path, saved, goes_on=problem.home is not None)
         if problem.home is not None and not budget.progress.stopped:
             found = self._go_over_all(problem, penalty, found, budget, saved)
         if budget.progress.stopped:
             found.info["stopped"] = budget.progress.stopped
         return found
+
+    def _write_down(
+        self, found: Found, penalty: float, path: PenaltyPath | None, saved: Checkpoints, *, goes_on: bool
+    ) -> None:
+        """The state before the first pass over all rows, or of a small table after its search."""
+        # What was found on a sample is of another scale than what passes over all rows find.
+        trace = [] if goes_on and not found.info.get("resumed") else list(found.trace)
+        saved.begin(
+            penalty=penalty,
+            A=found.A,
+            trace=trace,
+            path=path,
+            runs=found.runs,
+            info=dict(found.info),
+            converged=bool(found.converged),
+        )
 
     def _search_best(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget
@@ -90,12 +105,12 @@ class Searching:
             return Found(A, best.trace, best.moves, True, runs, info)
         # What is best on a sample need not be better than the user's start on all rows.
         starts = [A] + ([] if problem.init is None else [problem.init])
-        try:
-            with budget.progress.part("all rows"):
+        with budget.progress.part("all rows"):
+            try:
                 descents = [self._descend_from(problem, likelihood, penalty, start) for start in starts]
-        except KeyboardInterrupt:
-            budget.interrupt()
-            return Found(A, best.trace, best.moves, False, runs, info)
+            except KeyboardInterrupt:
+                budget.interrupt()
+                return Found(A, best.trace, best.moves, False, runs, info)
         run = min(descents, key=lambda run: run.value)
         return Found(run.A, list(run.trace), run.iterations, run.converged, runs, info)
 
@@ -103,7 +118,8 @@ class Searching:
         """Where an earlier fit with this checkpoint has come to."""
         budget.begin()
         budget.n_runs += 1
-        return Found(state.A, list(state.trace), len(state.trace), True, state.runs, {**state.info, "resumed": True})
+        info = {**state.info, "resumed": True}
+        return Found(state.A, list(state.trace), len(state.trace), state.converged, state.runs, info)
 
     def _go_over_all(
         self, problem: Problem, penalty: float, found: Found, budget: Budget, saved: Checkpoints | None
@@ -111,12 +127,12 @@ class Searching:
         """The paper's algorithm on all rows, from what was found on a sample, and from the user's start."""
         best: Any = None
         run: Any = None
-        # After a pass over all rows, what was found on a sample before is of another scale.
         before = list(found.trace) if found.info.get("resumed") else []
 
         def watch(now: Any) -> bool:
             nonlocal run
             run = now
+            budget.n_runs = max(1, budget.n_runs)  # there is something to keep
             self._say_pass(problem, now, budget)
             if saved is not None and (best is None or now.value < best.value):
                 saved.advance(now.A, before + list(now.trace))
@@ -124,16 +140,19 @@ class Searching:
 
         # What is best on a sample need not be better than the user's start on all rows.
         starts = [found.A] + ([] if problem.init is None else [self._init_parameters(problem)])
-        try:
-            with budget.progress.part("all rows"):
+        with budget.progress.part("all rows"):
+            try:
                 for start in starts:
-                    run = self._descend_at_home(problem, penalty, start, watch)
-                    best = run if best is None or run.value < best.value else best
-        except KeyboardInterrupt:
-            budget.interrupt()
-            best = best or run
+                    if best is None or not budget.is_spent():
+                        run = self._descend_at_home(problem, penalty, start, watch)
+                        best = run if best is None or run.value < best.value else best
+            except KeyboardInterrupt:
+                budget.interrupt()
+                best = best or run
         if best is None:
             return found._replace(converged=False)
+        if not best.converged and budget.is_spent():
+            found.info["stopped"] = "by the time limit"
         return found._replace(
             A=best.A, trace=before + list(best.trace), iterations=best.iterations, converged=best.converged
         )
