@@ -107,7 +107,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             other._store(table, problem, objective, state, one_group)
             other._store_gap(problem, objective)
             other._store_search(found, path, state)
-        self.__dict__ = vars(other)
+        self.__dict__ = other.__dict__
         progress.end({})
         return self
 
