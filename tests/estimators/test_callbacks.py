@@ -379,3 +379,15 @@ def test_a_fit_that_goes_on_tells_of_its_passes(many_rows, tmp_path):
     recorder = Recorder()
     many_passes(checkpoint=tmp_path).set_callbacks(recorder).fit(many_rows)
     assert [names(task) for task in recorder.ended if len(task) == 2] == [["fit", "all rows"]]
+
+
+@pytest.mark.parametrize("model", [DPMeans(5.0, search="paper"), BPMeans(5.0, search="paper"), DPMeans()], ids=repr)
+def test_the_warning_of_an_interrupt_points_to_the_users_line(model, blobs, monkeypatch):
+    if model.search == "paper":
+        monkeypatch.setattr(type(model), "_batch", lambda self, problem: 1)
+        interrupt_at(monkeypatch, type(model), "_run", 2)
+    else:
+        interrupt_at(monkeypatch, path_search.Climb, "improve", 6)
+    with pytest.warns(UserWarning, match="interrupted") as caught:
+        clone(model).fit(blobs[0])
+    assert caught[0].filename == __file__

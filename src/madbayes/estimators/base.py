@@ -45,7 +45,7 @@ from madbayes.estimators.searching import Searching
 from madbayes.io import save
 from madbayes.model import Gaussian, Likelihood, MeansCovariances, Objective, Prior
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
-from madbayes.sources import FileRows
+from madbayes.sources import FileRows, parse_memory
 
 # Singular values, and with them optimality_gap_, are had for tables of so many operations.
 CHEAP = 10**8
@@ -242,6 +242,9 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         validation.check_jobs(self.n_jobs)
         validation.check_device(self.device)
         validation.check_verbose(self.verbose)
+        validation.check_path("checkpoint", self.checkpoint)
+        validation.check_path("spill_dir", self.spill_dir)
+        parse_memory(self.memory_limit, "memory_limit")
 
     def _problem(self, table: Any, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         random, memory = validation.check_random(self.random_state), NO_LIMIT
@@ -457,7 +460,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         """
         table, A = self._check_new(X), self._groups()
         if not isinstance(self, AtHome):  # what covariances cost is no sum over rows
-            table = self._in_memory(table)
+            table = self._in_memory(table, "score needs it: give more")
         if not isinstance(table, np.ndarray):
             return -self._loss_by_part(table, sample_weight) - self._price()
         weights = validation.check_weights(sample_weight, len(table))
@@ -466,10 +469,14 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             loss = self._loss(problem, self._objective.likelihood, self._assign(table, A, workers), A)
         return -float(loss + self._price())
 
-    def _in_memory(self, table: Any) -> NDArray:
+    def _in_memory(self, table: Any, why: str) -> NDArray:
         """All rows of a file; those of Dask are refused."""
-        if not isinstance(table, np.ndarray | FileRows):
-            self._check_home()
+        if isinstance(table, np.ndarray):
+            return table
+        if not isinstance(table, FileRows):
+            raise ValueError(f"{type(self).__name__} takes tables in memory or in files here, not those of Dask")
+        memory = Memory.of(self.memory_limit, self.spill_dir, table, count_threads(self.n_jobs))
+        memory.check(3 * table.nbytes, why)
         return table[:]
 
     def _loss_by_part(self, table: Any, sample_weight: ArrayLike | None) -> float:
