@@ -1,5 +1,6 @@
 """Tables of many rows, in memory and in files: the same groups to the last bit, in as much memory as is allowed."""
 
+import errno
 import gc
 import multiprocessing
 import os
@@ -187,11 +188,28 @@ def test_new_rows_may_be_in_a_file_too(blobs, parts, tmp_path):
         ({"memory_limit": "many"}, "memory_limit='many'"),
         ({"memory_limit": "1MB"}, "memory_limit='1MB' is too little"),
         ({"spill_dir": "no such folder"}, "no such folder"),
+        ({"spill_dir": 3}, "spill_dir=3 is not accepted"),
+        ({"checkpoint": 3}, "checkpoint=3 is not accepted"),
     ],
 )
 def test_memory_that_cannot_be(params, words, blobs, tmp_path):
     with pytest.raises((ValueError, OSError), match=words):
         DPMeans(3000.0, **params).fit(mapped(blobs, tmp_path))
+
+
+def test_a_limit_that_cannot_be_is_refused_for_tables_in_memory_too(blobs):
+    with pytest.raises(ValueError, match="memory_limit='many'"):
+        DPMeans(3000.0, memory_limit="many").fit(blobs)
+
+
+def test_a_full_disk_is_named(blobs, tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Memory, "of", classmethod(lambda cls, *args: Memory(4000, str(tmp_path))))
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match=f"in {str(tmp_path)!r}: name another folder by spill_dir"):
+        DPMeans(3000.0, search=QUICK).fit(mapped(blobs, tmp_path))
 
 
 def test_what_needs_the_table_in_memory_says_so(blobs, tmp_path, monkeypatch):

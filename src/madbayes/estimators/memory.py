@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from madbayes.engine.homes import part_rows
 from madbayes.sources import parse_memory, resident_memory
 from madbayes.sources.ledger import Ledger
+from madbayes.sources.spilling import space_named
 
 # For what does not grow with the table: samples that are searched, compiled code, summaries.
 REST = 64 * 10**6
@@ -53,11 +54,11 @@ class Memory:
         return [None] * n_parts if self.free is None else Ledger(n_parts, self.free // 2, self.folder)
 
     def check(self, nbytes: int, why: str) -> None:
-        """Refuse what has to be in memory and does not fit."""
+        """Refuse what has to be in memory and does not fit; say why it has to be, and what to do."""
         if self.free is not None and nbytes > self.free:
             raise ValueError(
                 f"memory_limit leaves {self.free / 1e6:.0f} MB for the table, and it takes {nbytes / 1e6:.0f} MB in "
-                f"memory, where {why}: give more memory, or search='best'"
+                f"memory, where {why}"
             )
 
     def filled(self, shape: tuple[int, ...], dtype: DTypeLike, blocks: Any) -> NDArray:
@@ -69,7 +70,7 @@ class Memory:
                 array[row : row + len(block)] = block
                 row += len(block)
             return array
-        with tempfile.TemporaryFile(dir=self.folder) as file:
+        with space_named(self.folder), tempfile.TemporaryFile(dir=self.folder) as file:
             for block in blocks:
                 file.write(np.ascontiguousarray(block, dtype=dtype).data)
             file.flush()

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine import online, online_features
 from madbayes.engine.allocation import least_squares_features
@@ -55,7 +54,7 @@ class OnlineEstimator(GroupEstimator):
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            Finite numbers, in the columns of the batches before.
+            Finite numbers, in the columns of the batches before; in memory, or in files as for ``fit``.
         y : ignored
         sample_weight : array-like of shape (n_rows,), optional
             As in ``fit``.
@@ -74,10 +73,10 @@ class OnlineEstimator(GroupEstimator):
         choice = self._check_parameters()
         if not hasattr(self, "n_features_in_"):
             return self.fit(X, y, sample_weight=sample_weight)
-        check_is_fitted(self)
         if not hasattr(self, "_seen"):
             raise ValueError("this model was saved by a version without partial_fit: fit it anew")
-        table = np.ascontiguousarray(validation.check_table(self, X, reset=False))
+        why = "partial_fit needs it: give more, or fewer rows at a time"
+        table = self._in_memory(self._check_new(X), why)
         with Workers(self.n_jobs) as workers:
             problem = self._batch_problem(table, sample_weight, workers)
             moments = self._moments_with(problem)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.homes import Kept
+from madbayes.sources.spilling import space_named
 
 
 class Slot(NamedTuple):
@@ -79,8 +80,9 @@ class Ledger:
                 slot = Slot(self.end, size, forms)
                 self.end += size
         offset = slot.offset
-        for array in kept:
-            offset += write_all(descriptor, np.ascontiguousarray(array), offset)
+        with space_named(str(self.folder)):
+            for array in kept:
+                offset += write_all(descriptor, np.ascontiguousarray(array), offset)
         return slot._replace(forms=forms)
 
     def _read(self, slot: Slot) -> Kept:
