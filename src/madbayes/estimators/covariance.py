@@ -198,7 +198,8 @@ unusual_error_, path_
     def _loss_by_part(self, table: Any, sample_weight: ArrayLike | None) -> float:
         """With the price of the covariances of clusters that have rows."""
         used = np.asarray(np.unique(self._by_part(table, self._assigned_by, *self._assigned_form())))
-        prices = self._objective.likelihood.covariance_prices(self._groups().covariances[used])
+        likelihood: Any = self._objective.likelihood
+        prices = likelihood.covariance_prices(self._groups().covariances[used])
         return super()._loss_by_part(table, sample_weight) + float(prices.sum())
 
     def _bound(self, problem: Problem, penalty: float) -> None:
