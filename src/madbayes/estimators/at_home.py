@@ -103,7 +103,7 @@ class ClustersAtHome(AtHome):
         return state.assigned.labels()
 
 
-class CovariancesAtHome(AtHome):
+class CovariancesAtHome(ClustersAtHome):
     """Clusters by their means and covariances."""
 
     def _descend_at_home(
@@ -139,9 +139,6 @@ class CovariancesAtHome(AtHome):
             settled = A._replace(means=A.means.astype(home.dtype))
             return State(rows, settled, rows.loss() + price(objective, len(order)), rows.sums.sizes)
         return self._settle_at_home(problem, objective, A)
-
-    def _assigned_at_home(self, state: State) -> Iterator[NDArray]:
-        return state.assigned.labels()
 
 
 class FeaturesAtHome(AtHome):
