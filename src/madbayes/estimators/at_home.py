@@ -72,7 +72,7 @@ class ClustersAtHome(AtHome):
         K = cap if cap is not None and penalty == 0 and len(A) == cap else None
         return cluster_passes.descend(home, known, penalty, A, K=K, max_clusters=cap, **options)
 
-    def _settle_at_home(self, problem: Problem, objective: Objective, A: NDArray) -> State:
+    def _settle_at_home(self, problem: Problem, objective: Objective, A: Any) -> State:
         home, known = problem.at_home()
         rows = cluster_passes.Follower(home, known)
         rows.look(A)
@@ -114,7 +114,7 @@ class CovariancesAtHome(ClustersAtHome):
         cap = self._cap()  # type: ignore[attr-defined]
         return covariance_passes.descend(home, likelihood, penalty, A, max_clusters=cap, **options)
 
-    def _settle_at_home(self, problem: Problem, objective: Objective, A: MeansCovariances) -> State:
+    def _settle_at_home(self, problem: Problem, objective: Objective, A: Any) -> State:
         home, _ = problem.at_home()
         likelihood: Any = objective.likelihood
         rows = covariance_passes.Follower(home, likelihood)
@@ -153,7 +153,7 @@ class FeaturesAtHome(AtHome):
         K = min(cap, len(problem.X)) if cap is not None and penalty == 0 else None
         return feature_passes.descend(home, known, penalty, A, K=K, max_components=cap, **options)
 
-    def _settle_at_home(self, problem: Problem, objective: Objective, A: NDArray) -> State:
+    def _settle_at_home(self, problem: Problem, objective: Objective, A: Any) -> State:
         state = self._settle_full(problem, objective, A)
         while (turned := self._turned(problem, state)) is not None:
             other = self._settle_full(problem, objective, turned)
