@@ -22,10 +22,10 @@ from madbayes.engine.path_search import Effort, find_path
 from madbayes.estimators import validation
 from madbayes.estimators.at_home import JUDGED, AtHome
 from madbayes.estimators.canonical import canonical_order
-from madbayes.estimators.checkpoints import Checkpoints, problem_of
+from madbayes.estimators.checkpoints import Checkpoints, check_name, problem_of
 from madbayes.estimators.describing import Units, extreme_rows, group_words, top_columns
 from madbayes.estimators.identity import name_groups
-from madbayes.estimators.intake import applied, look_at, take_in
+from madbayes.estimators.intake import applied, held, look_at, take_in
 from madbayes.estimators.memory import NO_LIMIT, Memory
 from madbayes.estimators.problem import (
     Found,
@@ -45,7 +45,7 @@ from madbayes.estimators.searching import Searching
 from madbayes.io import save
 from madbayes.model import Gaussian, Likelihood, MeansCovariances, Objective, Prior
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
-from madbayes.sources import FileRows
+from madbayes.sources import FileRows, parse_memory
 
 # Singular values, and with them optimality_gap_, are had for tables of so many operations.
 CHEAP = 10**8
@@ -109,6 +109,23 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         progress.end({})
         return self
 
+    def fit_transform(self, X: ArrayLike, y: None = None, **fit_params: Any) -> Any:
+        """``fit``, then ``transform`` of the same rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_columns)
+            As in ``fit``; blocks may come from a generator, which is gone over once.
+        y : ignored
+        **fit_params
+            Of ``fit``.
+
+        Returns
+        -------
+        array of shape (n_rows, n_groups)
+        """
+        return super().fit_transform(held(self, X), y, **fit_params)
+
     def _checkpoints(self, problem: Problem) -> Checkpoints | None:
         """Where the state of the fit is written, if the user wants that."""
         if self.checkpoint is None:
@@ -123,7 +140,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _begin(self, choice: validation.PenaltyChoice, problem: Problem, **data: Any) -> Progress:
         """Tell callbacks that the fit begins, and of how many parts it is made."""
         is_auto = choice.value is None and choice.share is None
-        is_sampled = self.search != "paper" and len(problem.X) > self._search_rows
+        is_sampled = self.search != "paper" and (problem.home is not None or len(problem.X) > self._search_rows)
         context = self._init_callback_context(max_subtasks=1 + is_auto + is_sampled)
         weights = data.pop("sample_weight")
         metadata = None if weights is None else {"sample_weight": weights}
@@ -236,6 +253,8 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         validation.check_jobs(self.n_jobs)
         validation.check_device(self.device)
         validation.check_verbose(self.verbose)
+        parse_memory(self.memory_limit, "memory_limit")
+        check_name(self.checkpoint)
 
     def _problem(self, table: Any, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         random, memory = validation.check_random(self.random_state), NO_LIMIT
@@ -447,10 +466,14 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         float
         """
         table, A = self._check_new(X), self._groups()
-        if not isinstance(table, np.ndarray):
-            errors = self._by_part(table, "_fits_of", (2,))[:, 0]
-            return -float((errors if sample_weight is None else errors * sample_weight).sum() + self._price())
+        if not isinstance(table, np.ndarray | FileRows):
+            from madbayes.backends.dask import weighted_sum
+
+            return -(weighted_sum(self._by_part(table, "_fits_of", (2,))[:, 0], sample_weight) + self._price())
         weights = validation.check_weights(sample_weight, len(table))
+        if isinstance(table, FileRows):
+            errors = self._by_part(table, "_fits_of", (2,))[:, 0]
+            return -float((errors if weights is None else errors * weights).sum() + self._price())
         with Workers(self.n_jobs) as workers:
             problem = Problem(table, weights, np.ones(len(table), dtype=bool), np.random.RandomState(0), workers)
             loss = self._loss(problem, self._objective.likelihood, self._assign(table, A, workers), A)
@@ -505,7 +528,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
                 }
             )
         if X is not None:
-            errors, Z = np.asarray(self.score_samples(X))[:, 0], self._memberships(X)
+            Z, errors = self._memberships(X), np.asarray(self.score_samples(X))[:, 0]
             for k, group in enumerate(described):
                 rows = extreme_rows(errors, np.flatnonzero(Z[:, k]), n_rows)
                 group["typical_rows"], group["worst_rows"] = rows

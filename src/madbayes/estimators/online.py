@@ -18,8 +18,10 @@ from madbayes.engine.partition import cluster_means, distances_to
 from madbayes.estimators import validation
 from madbayes.estimators.base import USUAL, GroupEstimator
 from madbayes.estimators.identity import follow_groups
+from madbayes.estimators.intake import look_at
 from madbayes.estimators.problem import Problem, State, as_float64
 from madbayes.model import Gaussian, Objective
+from madbayes.sources import FileRows
 
 # A batch of fewer rows says nothing about which errors are unusual.
 ENOUGH = round(1 / (1 - USUAL))
@@ -77,7 +79,7 @@ class OnlineEstimator(GroupEstimator):
         check_is_fitted(self)
         if not hasattr(self, "_seen"):
             raise ValueError("this model was saved by a version without partial_fit: fit it anew")
-        table = np.ascontiguousarray(validation.check_table(self, X, reset=False))
+        table = self._rows_of_batch(X)
         with Workers(self.n_jobs) as workers:
             problem = self._batch_problem(table, sample_weight, workers)
             moments = self._moments_with(problem)
@@ -87,6 +89,13 @@ class OnlineEstimator(GroupEstimator):
             other._store_batch(table, problem, objective, moments, learned)
         self.__dict__.update(vars(other))
         return self
+
+    def _rows_of_batch(self, X: Any) -> NDArray:
+        """The rows of a batch, in memory wherever they come from."""
+        table = look_at(self, X)
+        if not isinstance(table, np.ndarray | FileRows):
+            raise ValueError(f"X={type(X).__name__} is not accepted by partial_fit: compute the rows of a batch first")
+        return np.ascontiguousarray(table[:])
 
     def _batch_problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         """The rows that count; a start the user gives was for the first batch."""

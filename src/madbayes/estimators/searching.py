@@ -162,8 +162,7 @@ class Searching:
             best = min(lineages, key=lambda lineage: lineage.value).best
             steps.reach(share, lambda: budget.attributes(landscape.parameters(best)))
 
-        with budget.progress.steps("search", STEPS, "step") as steps:
-            budget.watch = tell
+        with budget.progress.steps("search", STEPS, "step") as steps, budget.watched(tell):
             yield
 
     def _options(self, problem: Problem) -> Search:
