@@ -14,10 +14,12 @@ import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from madbayes.backends.dask import DaskHome
 from madbayes.engine import cluster_passes, feature_passes
-from madbayes.engine.homes import Moments
+from madbayes.engine.blocks import Workers
+from madbayes.engine.homes import LocalHome, Moments
 
 COLUMNS, GROUPS = 64, 32
 # Iterations that are timed: groups that overlap do not converge in so few.
@@ -158,9 +160,59 @@ def overhead(options: argparse.Namespace) -> None:
                 row(name, f"{taken * 1e3:.4g} ms", "50 ms")
 
 
+def row_costs() -> NDArray[np.float64]:
+    """Seconds for each row, entry, and entry and group, of a pass that looks at all rows in one thread."""
+    rng, terms, times = np.random.default_rng(0), [], []
+    for D, K in ((16, 8), (16, 64), (64, 8), (64, 32), (64, 128), (256, 8), (256, 64)):
+        X = rng.normal(size=(2**23 // D, D)).astype(np.float32)
+        with Workers(1) as alone:
+            home = LocalHome(X, None, alone)
+            known, taken = Moments.of(home), []
+            for _ in range(5):
+                rows, begin = cluster_passes.Follower(home, known), time.perf_counter()
+                rows.look(X[:K])
+                taken.append(time.perf_counter() - begin)
+        terms.append([1.0, D, D * K])
+        times.append(statistics.median(taken) / len(X))
+    scale = np.array(times)[:, None]  # so that shares of the times are fitted, not the longest of them
+    costs, _ = nnls(np.array(terms) / scale, np.ones(len(times)))
+    for term, measured in zip(terms, times, strict=True):
+        predicted = costs @ term
+        name = f"a row of a full pass, one thread, D={term[1]:.0f} K={term[2] / term[1]:.0f} float32"
+        row(name, f"{measured * 1e9:.1f} ns; the model says {predicted * 1e9:.1f} ns", "")
+    return costs
+
+
+def message_costs(options: argparse.Namespace) -> tuple[float, float]:
+    """Seconds of a pass over next to no rows: with no worker, and for each."""
+    counts, times = (1, 2, 4, 8), []
+    for n_workers in counts:
+        with workers(n_workers) as client:
+            bench = Bench(client, 20 * GROUPS, n_workers)
+            bench.descend()
+            times.append(statistics.median(bench.descend()[0] for _ in range(options.rounds)))
+        row(f"iteration of K-means, N={20 * GROUPS}, {n_workers} workers", f"{times[-1] * 1e3:.4g} ms", "")
+    each, fixed = np.polyfit(counts, times, 1)
+    return float(fixed), float(each)
+
+
+def model(options: argparse.Namespace) -> None:
+    """What a pass costs, fitted to measurements, and what that says about a billion rows."""
+    per_row, per_entry, per_product = row_costs()
+    name = "seconds of a full pass: N (a + b D + c D K) / workers + d + e workers"
+    fixed, each = message_costs(options)
+    found = f"a={per_row * 1e9:.2f} ns, b={per_entry * 1e9:.3f} ns, c={per_product * 1e9:.4f} ns"
+    row(name, f"{found}, d={fixed * 1e3:.1f} ms, e={each * 1e3:.2f} ms", "")
+    for n_workers in (1, 10, 100, 1000):
+        work = 1e9 * (per_row + per_entry * COLUMNS + per_product * COLUMNS * GROUPS) / n_workers
+        talk = max(fixed, 0.0) + each * n_workers
+        share = f"{work / (work + talk):.0%} of it work"
+        row(f"so, N=1e9 D={COLUMNS} K={GROUPS} on {n_workers} workers", f"{work + talk:.3g} s a pass, {share}", "")
+
+
 def main() -> None:
     """All of it, or the parts that are named."""
-    parts = {f.__name__: f for f in (efficiency, wire, overhead)}
+    parts = {f.__name__: f for f in (efficiency, wire, overhead, model)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=[*parts], metavar="PART", help=", ".join(parts))
     parser.add_argument("--rows", type=int, default=4_000_000, help="of the table that is timed; bytes take a quarter")

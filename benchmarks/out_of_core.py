@@ -79,9 +79,7 @@ def main() -> None:
             found: dict[str, list[dict]] = {"memory": [], "file": []}
             for _ in range(options.repeats):
                 for where, runs in found.items():
-                    runs.append(
-                        measured(kind, str(path), where, "--limit", options.limit, "--jobs", str(options.jobs))
-                    )
+                    runs.append(measured(kind, str(path), where, "--limit", options.limit, "--jobs", str(options.jobs)))
             assert len({run["objective"] for runs in found.values() for run in runs}) == 1
             here, there = (float(np.median([run["seconds"] for run in found[where]])) for where in ("memory", "file"))
             peaks = [max(run["peak"] for run in found[where]) / 1e6 for where in ("file", "memory")]

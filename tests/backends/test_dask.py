@@ -368,3 +368,28 @@ def test_lazy_rows():
     unknown = lazy_rows(frame[frame[0] > 0], lambda rows: rows.sum(axis=1), np.float32)
     assert np.isnan(unknown.shape[0])
     assert unknown.compute(scheduler="sync").shape == ((X[:, 0] > 0).sum(),)
+
+
+def test_lazy_results_name_the_partition_that_fails():
+    def fussy(rows):
+        if (rows > 3.5).any():
+            raise ValueError("too much")
+        return rows
+
+    X = np.arange(6.0)[:, None]
+    with pytest.raises(ValueError, match=r"^partition 2: too much"):
+        lazy_rows(da.from_array(X, chunks=2), fussy, None, width=1).compute(scheduler="sync")
+
+
+def test_rows_of_a_home_and_lazy_results_have_keys_of_their_own(client):
+    """Dask puts tasks together in another way for each graph: under the same keys it warns of failures."""
+    X = da.from_array(blobs(), chunks=(300, 2))
+    home = DaskHome(X, client=client)
+    lazy = lazy_rows(X, lambda rows: rows.sum(axis=1), None)
+
+    def known(dask_scheduler):
+        return {str(key) for key in dask_scheduler.tasks}
+
+    held = {key for key in client.run_on_scheduler(known) if "madbayes-rows" in key}
+    assert len(held) >= len(home.parts)
+    assert not held & {str(key) for key in lazy.__dask_graph__()}

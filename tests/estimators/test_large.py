@@ -9,6 +9,7 @@ import pickle
 import signal
 import tempfile
 import time
+import weakref
 from pathlib import Path
 
 import joblib
@@ -50,7 +51,12 @@ def many_parts(monkeypatch):
     monkeypatch.setattr(homes, "PART_ENTRIES", 2**13)  # 512 rows
 
 
-CLUSTERS = [DPMeans(3000.0, search=QUICK, random_state=0), DPMeans(0, max_clusters=6, search=QUICK, random_state=0)]
+CLUSTERS = [
+    DPMeans(3000.0, search=QUICK, random_state=0),
+    DPMeans(0, max_clusters=6, search=QUICK, random_state=0),
+    CovarianceDPMeans(3000.0, covariances=np.diag([1.0, 2, 1, 2, 1, 2]), search=QUICK, random_state=0),
+    CovarianceDPMeans(1.0, search=QUICK, random_state=0),
+]
 FEATURES = [
     BPMeans(2000.0, search=QUICK, random_state=0),
     KFeatures(4, search=QUICK, random_state=0),
@@ -68,7 +74,7 @@ def groups(model):
 
 
 def table_for(model, blobs, parts):
-    return blobs if isinstance(model, DPMeans) else parts
+    return blobs if hasattr(model, "max_clusters") else parts
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -80,7 +86,8 @@ def test_a_file_gives_the_bits_of_memory(model, dtype, blobs, parts, tmp_path):
     assert here.objective_ == there.objective_
     assert here.unusual_error_ == there.unusual_error_
     assert_array_equal(groups(here), groups(there))
-    assert_array_equal(here._groups(), there._groups())
+    for mine, theirs in zip(here._groups(), there._groups(), strict=True):
+        assert_array_equal(mine, theirs)
     assert_array_equal(here.objective_trace_, there.objective_trace_)
 
 
@@ -99,7 +106,10 @@ def test_the_value_is_that_of_the_objective(model, blobs, parts):
     X = table_for(model, blobs, parts)
     model.fit(X)
     Z = groups(model)
-    if Z.ndim == 1:
+    if isinstance(model, CovarianceDPMeans):
+        value = model._objective(X, np.eye(model.n_clusters_)[Z], model._groups())
+        assert_array_equal(Z, model.predict(X))
+    elif Z.ndim == 1:
         value = dp_means_objective(model.penalty_)(X, np.eye(model.n_clusters_)[Z], model.cluster_centers_)
         assert_array_equal(Z, model.predict(X))
     else:
@@ -256,9 +266,8 @@ def test_a_full_disk_in_the_middle_is_named(blobs, tmp_path, monkeypatch):
 
 def test_what_needs_the_table_in_memory_says_so(blobs, tmp_path, monkeypatch):
     monkeypatch.setattr(Memory, "of", classmethod(lambda cls, *args: Memory(10**5, str(tmp_path))))
-    for model in (DPMeans(3000.0, search="paper"), CovarianceDPMeans(10.0)):
-        with pytest.raises(ValueError, match="memory_limit leaves 0 MB for the table, and it takes 1 MB"):
-            model.fit(mapped(blobs, tmp_path))
+    with pytest.raises(ValueError, match="memory_limit leaves 0 MB for the table, and it takes 1 MB"):
+        DPMeans(3000.0, search="paper").fit(mapped(blobs, tmp_path))
 
 
 def test_the_paper_on_a_file_is_the_paper_in_memory(blobs, tmp_path):
@@ -452,3 +461,21 @@ def test_file_rows_are_taken_as_they_are(blobs, tmp_path):
     path.write_bytes(blobs.tobytes())
     model = DPMeans(3000.0, search=QUICK, random_state=0)
     assert model.fit(FileRows(path, blobs.shape, blobs.dtype)).objective_ == model.fit(blobs).objective_
+
+
+def test_a_fit_lets_go_of_its_rows(blobs, monkeypatch):
+    """At once, not when memory is tidied up: they may fill the memory of many machines."""
+    made, begin = [], homes.LocalHome.__init__
+
+    def noted(self, *args):
+        begin(self, *args)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(homes.LocalHome, "__init__", noted)
+    gc.collect()
+    gc.disable()
+    try:
+        DPMeans(3000.0, search=QUICK, random_state=0).fit(blobs)
+        assert [home() for home in made] == [None]
+    finally:
+        gc.enable()

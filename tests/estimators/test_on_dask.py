@@ -46,6 +46,7 @@ def parts_of_a_thousand_rows(monkeypatch):
 MODELS = [
     DPMeans(3000.0, search=QUICK, random_state=0),
     DPMeans(0, max_clusters=4, search=QUICK, random_state=0),
+    CovarianceDPMeans(300.0, covariances=np.eye(5), search=QUICK, random_state=0),
     BPMeans(2000.0, search=QUICK, random_state=0),
     KFeatures(4, search=QUICK, random_state=0),
 ]
@@ -166,8 +167,6 @@ def test_the_paper_on_a_cluster_ends_where_its_algorithm_ends(table, client):
 
 def test_what_cannot_be_done_there(table, client):
     X = da.from_array(table, chunks=(1000, 5))
-    with pytest.raises(ValueError, match="CovarianceDPMeans takes tables in memory or in files"):
-        CovarianceDPMeans(10.0).fit(X)
     with pytest.raises(ValueError, match="collapsed=True takes tables in memory"):
         DPMeans(10.0, collapsed=True).fit(X)
     with pytest.raises(ValueError, match="partition 2"):
@@ -221,3 +220,11 @@ def test_a_lost_scheduler_leaves_a_checkpoint(table, client, tmp_path, monkeypat
     model.fit(da.from_array(table, chunks=(1000, 5)))
     assert model.search_info_["resumed"]
     assert_allclose(model.objective_, value, rtol=1e-9)
+
+
+def test_a_cluster_takes_tables_that_a_search_could_hold(table, client):
+    """Fewer rows than are searched: callbacks hear of the search, and of the pass over all rows as well."""
+    few = table[:500]
+    there = DPMeans(100.0, search=QUICK, random_state=0).fit(da.from_array(few, chunks=(200, 5)))
+    here = DPMeans(100.0, search=QUICK, random_state=0).fit(few)
+    assert_array_equal(there.labels_.compute(), here.labels_)

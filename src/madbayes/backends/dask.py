@@ -10,6 +10,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -66,16 +67,20 @@ def check_matrix(X: Any) -> None:
 
 
 def as_rows(X: Any) -> Any:
-    """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown."""
+    """A Dask array or data frame as an array of floats whose chunks are whole rows; their number may be unknown.
+
+    Its keys are new in every call: a scheduler that remembers some must not take them for those of another graph, in
+    which the same tasks were put together in another way.
+    """
     check_matrix(X)
     if is_frame(X):
-        return _array_of_frame(X)
+        X = _array_of_frame(X)
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must hold numbers only: it has {X.dtype} values")
     if np.isnan(X.shape[1]):
         X = X.compute_chunk_sizes()
-    X = X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
-    return X.map_blocks(_contiguous, dtype=float_type(X.dtype), meta=_empty(X.shape[1], float_type(X.dtype)))
+    X, dtype = X if len(X.chunks[1]) == 1 else X.rechunk({1: -1}), float_type(X.dtype)
+    return X.map_blocks(_contiguous, meta=_empty(X.shape[1], dtype), name=f"madbayes-rows-{uuid4().hex}")
 
 
 def float_type(dtype: np.dtype) -> np.dtype:
@@ -106,7 +111,7 @@ def _array_of_frame(X: Any) -> Any:
 
 def _values(frame: Any, dtype: np.dtype) -> NDArray:
     """The numbers of a data frame; missing ones are not numbers."""
-    return np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
+    return frame.to_numpy(dtype=dtype, na_value=np.nan)
 
 
 def lazy_rows(
@@ -151,9 +156,14 @@ def lazy_rows(
     return rows.map_blocks(one, chunks=(*chunks, (width,)), meta=nothing)
 
 
-def _of_block(function: Callable[[NDArray], NDArray], nothing: NDArray, block: NDArray) -> NDArray:
+def _of_block(
+    function: Callable[[NDArray], NDArray], nothing: NDArray, block: NDArray, block_id: tuple[int, ...]
+) -> NDArray:
     """What a function gives for some rows; nothing for none."""
-    return function(block).astype(nothing.dtype, copy=False) if len(block) else nothing
+    try:
+        return function(block).astype(nothing.dtype, copy=False) if len(block) else nothing
+    except ValueError as error:
+        raise ValueError(f"partition {block_id[0]}: {error}") from error
 
 
 def weights_like(sample_weight: Any, lengths: tuple[int, ...]) -> Any:

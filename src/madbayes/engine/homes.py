@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
-from madbayes.model.likelihoods import Weights
+from madbayes.model.likelihoods import MeansCovariances, Weights
 from madbayes.paper.result import ROUNDING
 
 # Entries of a part: so many that its summary costs little beside its rows, so few that it fits in memory several times.
@@ -142,7 +142,7 @@ class LocalHome:
 class Descent(NamedTuple):
     """Where a run on all rows is, or has ended."""
 
-    A: NDArray[np.float64]  # means, or features
+    A: Any  # means, or means and covariances, or features
     value: float  # the objective
     trace: list[float]  # the objective at the start and after each iteration
     converged: bool
@@ -150,7 +150,7 @@ class Descent(NamedTuple):
     @property
     def K(self) -> int:
         """Number of groups."""
-        return len(self.A)
+        return len(self.A.means if isinstance(self.A, MeansCovariances) else self.A)
 
     @property
     def iterations(self) -> int:

@@ -13,15 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from madbayes.engine import cluster_passes, feature_passes
+from madbayes.engine import cluster_passes, covariance_passes, feature_passes
+from madbayes.engine.homes import Descent
 from madbayes.engine.path import users_level
 from madbayes.estimators.canonical import canonical_order, told_by_the_fewer
 from madbayes.estimators.problem import Problem, State
-from madbayes.model import Objective
+from madbayes.model import MeansCovariances, Objective
 from madbayes.paper.result import RELATIVE_GAIN
 
-# An error is unusual judging by so many rows.
-JUDGED = 50_000
+# An error is unusual judging by so many rows, or as many as have so many entries.
+JUDGED, JUDGED_ENTRIES = 50_000, 2**22
 
 
 def warn_of_fewer(found: int, K: int) -> None:
@@ -35,11 +36,13 @@ class AtHome:
     """Descend and settle where the rows are."""
 
     @abstractmethod
-    def _descend_at_home(self, problem: Problem, penalty: float, A: NDArray, watch: Callable[[Any], bool]) -> Any:
+    def _descend_at_home(
+        self, problem: Problem, likelihood: Any, penalty: float, A: Any, watch: Callable[[Any], bool]
+    ) -> Descent:
         """The run of the paper's algorithm that begins there."""
 
     @abstractmethod
-    def _settle_at_home(self, problem: Problem, objective: Objective, A: NDArray) -> State:
+    def _settle_at_home(self, problem: Problem, objective: Objective, A: Any) -> State:
         """Groups in the table's own precision and canonical order that the row rule and a refit leave as they are."""
 
     @abstractmethod
@@ -60,7 +63,9 @@ def falls(value: float, best: float) -> bool:
 class ClustersAtHome(AtHome):
     """Clusters by their means."""
 
-    def _descend_at_home(self, problem: Problem, penalty: float, A: NDArray, watch: Callable[[Any], bool]) -> Any:
+    def _descend_at_home(
+        self, problem: Problem, likelihood: Any, penalty: float, A: Any, watch: Callable[[Any], bool]
+    ) -> Descent:
         home, known = problem.at_home()
         cap = self._cap()  # type: ignore[attr-defined]
         options: dict[str, Any] = {"max_iter": self.max_iter, "watch": watch}  # type: ignore[attr-defined]
@@ -98,10 +103,53 @@ class ClustersAtHome(AtHome):
         return state.assigned.labels()
 
 
+class CovariancesAtHome(AtHome):
+    """Clusters by their means and covariances."""
+
+    def _descend_at_home(
+        self, problem: Problem, likelihood: Any, penalty: float, A: Any, watch: Callable[[Any], bool]
+    ) -> Descent:
+        home, _ = problem.at_home()
+        options: dict[str, Any] = {"max_iter": self.max_iter, "watch": watch}  # type: ignore[attr-defined]
+        cap = self._cap()  # type: ignore[attr-defined]
+        return covariance_passes.descend(home, likelihood, penalty, A, max_clusters=cap, **options)
+
+    def _settle_at_home(self, problem: Problem, objective: Objective, A: MeansCovariances) -> State:
+        home, _ = problem.at_home()
+        likelihood: Any = objective.likelihood
+        rows = covariance_passes.Follower(home, likelihood)
+        rows.begin(A)
+        best: tuple[MeansCovariances, float, NDArray] | None = None
+        while True:
+            rows.drop_empty()
+            fitted = rows.fitted
+            A = fitted._replace(means=fitted.means.astype(home.dtype).astype(np.float64))
+            rows.look(A, anew=True)
+            if not (rows.sums.counts > 0).all():
+                continue
+            value = rows.loss() + price(objective, len(A.means))
+            if best is not None and not falls(value, best[1]):
+                break
+            best = A, value, rows.sums.sizes
+        order = canonical_order(best[0], best[2])
+        A = MeansCovariances(*(part[order] for part in best[0]))
+        rows = covariance_passes.Follower(home, likelihood)
+        rows.begin(A)
+        if (rows.sums.counts > 0).all():
+            settled = A._replace(means=A.means.astype(home.dtype))
+            return State(rows, settled, rows.loss() + price(objective, len(order)), rows.sums.sizes)
+        return self._settle_at_home(problem, objective, A)
+
+    def _assigned_at_home(self, state: State) -> Iterator[NDArray]:
+        return state.assigned.labels()
+
+
 class FeaturesAtHome(AtHome):
     """Features by their sums."""
 
-    def _descend_at_home(self, problem: Problem, penalty: float, A: NDArray, watch: Callable[[Any], bool]) -> Any:
+    def _descend_at_home(
+        self, problem: Problem, likelihood: Any, penalty: float, A: Any, watch: Callable[[Any], bool]
+    ) -> Descent:
         home, known = problem.at_home()
         cap = self._cap()  # type: ignore[attr-defined]
         options: dict[str, Any] = {"max_iter": self.max_iter, "watch": watch}  # type: ignore[attr-defined]
@@ -123,7 +171,7 @@ class FeaturesAtHome(AtHome):
         if K is None or objective.penalty > 0:
             return state
         while len(state.A) < min(K, len(problem.X)):
-            more = self._descend_at_home(problem, 0.0, state.A, lambda run: False)
+            more = self._descend_at_home(problem, objective.likelihood, 0.0, state.A, lambda run: False)
             settled = self._settle_once(problem, objective, more.A)
             if settled.value >= state.value:
                 break

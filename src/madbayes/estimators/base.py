@@ -20,7 +20,7 @@ from madbayes.engine.homes import LocalHome, part_rows
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import Effort, find_path
 from madbayes.estimators import validation
-from madbayes.estimators.at_home import JUDGED, AtHome
+from madbayes.estimators.at_home import JUDGED, JUDGED_ENTRIES
 from madbayes.estimators.canonical import canonical_order
 from madbayes.estimators.checkpoints import Checkpoints, check_name, problem_of
 from madbayes.estimators.describing import Units, extreme_rows, group_words, top_columns
@@ -268,12 +268,10 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
 
     def _goes_home(self, n_rows: int) -> bool:
         """Whether rows are so many that a sample is searched, and only sums are taken of all."""
-        return isinstance(self, AtHome) and self.search != "paper" and n_rows > self._search_rows
+        return self.search != "paper" and n_rows > self._search_rows
 
     def _check_home(self) -> None:
         """Refuse what cannot be done where rows are."""
-        if not isinstance(self, AtHome):
-            raise ValueError(f"{type(self).__name__} takes tables in memory or in files, not those of Dask")
         if getattr(self, "collapsed", False):
             raise ValueError("collapsed=True takes tables in memory, not those of Dask: give collapsed=False")
 
@@ -338,7 +336,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _store(self, table: Any, problem: Problem, objective: Objective, state: State, one_group: float) -> None:
         self._objective = objective
         self._sizes = self._sizes_of(problem, state) if state.sizes is None else state.sizes
-        self._total = problem.weights.sum() if problem.known is None else problem.known.weight
+        self._total = problem.total
         self._column_means, variances = problem.moments()
         self._column_scales = np.sqrt(variances)
         self._store_parameters(state.A)
@@ -376,7 +374,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _usual_error(self, problem: Problem, assigned: NDArray) -> float:
         """The error that only the worst hundredth of the training rows exceeds; of many rows, a sample of them."""
         if problem.home is not None:
-            problem = problem.sample(JUDGED)
+            problem = problem.sample(min(JUDGED, max(1000, JUDGED_ENTRIES // problem.X.shape[1])))
             assigned = self._assign(problem.X, self._groups(), problem.workers)
         X = problem.X
         blocks = problem.workers.map(lambda rows: self._row_errors(X[rows], assigned[rows]), row_blocks(*X.shape))

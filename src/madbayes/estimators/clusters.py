@@ -255,7 +255,8 @@ class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
     group_names_ : list of str
         "group 0", "group 1", ... by their ids, until :meth:`rename` gives them others.
     unusual_error_ : float
-        A row with a larger error than this is unusual: only one in a hundred of the training rows has one.
+        A row with a larger error than this is unusual: only one in a hundred of the training rows has one; of large
+        tables, of a sample of 50,000 rows or four million numbers.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 

@@ -10,17 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from madbayes.engine import covariance as engine
 from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.covariance_passes import Follower
 from madbayes.engine.covariance_search import CovarianceLandscape, covariance_moves
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.path_search import Kind
 from madbayes.estimators import validation
+from madbayes.estimators.at_home import CovariancesAtHome
 from madbayes.estimators.clusters import ClusterEstimator
 from madbayes.estimators.problem import Problem, as_float64, each
 from madbayes.model import FullCovarianceGaussian, KnownCovarianceGaussian, MeansCovariances, Objective
 from madbayes.model.likelihoods import mahalanobis
 
 
-class CovarianceDPMeans(ClusterEstimator):
+class CovarianceDPMeans(CovariancesAtHome, ClusterEstimator):
     """Clusters of different shapes: each has a covariance, given or learned.
 
     Minimises, with S the scatter of a cluster, Phi the ``prior_covariance`` and c the ``covariance_penalty``, the sum
@@ -125,9 +127,8 @@ unusual_error_, path_
             return FullCovarianceGaussian(Phi, c)
         # With much less than the scatter of the whole table, a cluster for every row is the best answer at any
         # penalty at which there are clusters at all.
-        total = problem.weights.sum()
-        scatter = total * problem.moments()[1]
-        varies = scatter > 1e-24 * total * np.square(np.maximum(X.max(axis=0), -X.min(axis=0)), dtype=np.float64)
+        mean, variance = problem.moments()
+        scatter, varies = problem.total * variance, variance > 1e-24 * mean**2
         return FullCovarianceGaussian(np.diag(np.where(varies, scatter, 1.0)), c)
 
     _search_rows = 1000
@@ -144,26 +145,6 @@ unusual_error_, path_
         labels = engine.nearest(sample.X, MeansCovariances(A, covariances), sample.workers)
         return self._without(labels, self._useful(labels, len(A)))
 
-    def _descend_from(
-        self, problem: Problem, likelihood: Any, penalty: float, start: NDArray | MeansCovariances
-    ) -> engine.CovarianceClusters:
-        labels = None
-        if isinstance(start, MeansCovariances):
-            labels, start = self._in_slots(self._assign(problem.X, start, problem.workers), start, likelihood)
-        return self._descend(problem, likelihood, penalty, start, problem.workers, labels=labels)
-
-    def _in_slots(self, labels: NDArray, A: MeansCovariances, likelihood: Any) -> tuple[NDArray, NDArray]:
-        """Labels and means at the places of the known covariances, where each cluster has its own."""
-        if not likelihood.n_slots:
-            return labels, A.means
-        free, slots = list(range(likelihood.n_slots)), []
-        for covariance in A.covariances:
-            slots.append(next(k for k in free if np.array_equal(likelihood.initial_covariance(k), covariance)))
-            free.remove(slots[-1])
-        means = np.zeros((likelihood.n_slots, A.means.shape[1]))
-        means[slots] = A.means
-        return np.array(slots)[labels], means
-
     def _descend(
         self,
         problem: Problem,
@@ -171,7 +152,7 @@ unusual_error_, path_
         penalty: float,
         means: NDArray | None,
         workers: Workers,
-        **start: NDArray | None,
+        order: NDArray | None,
     ) -> engine.CovarianceClusters:
         """One run, without the known covariances that no row uses."""
         run = engine.covariance_dp_means(
@@ -183,7 +164,7 @@ unusual_error_, path_
             sample_weight=problem.sample_weight,
             max_iter=self.max_iter,
             workers=workers,
-            **start,
+            order=order,
         )
         used = self._useful(run.labels, run.K)
         return run._replace(labels=self._without(run.labels, used), A=each(run.A, lambda part: part[used]))
@@ -193,7 +174,7 @@ unusual_error_, path_
     ) -> list[Any]:
         def one(seed: Any, workers: Workers) -> engine.CovarianceClusters:
             means, order = self._start(problem, path, seed)
-            return self._descend(problem, likelihood, penalty, means, workers, order=order)
+            return self._descend(problem, likelihood, penalty, means, workers, order)
 
         if len(row_blocks(*problem.X.shape)) > 1:
             return [one(seed, problem.workers) for seed in seeds]
@@ -201,6 +182,10 @@ unusual_error_, path_
         return problem.workers.map(lambda seed: one(seed, alone), seeds)
 
     def _one_group_loss(self, problem: Problem, likelihood: Any) -> float:
+        if problem.home is not None:
+            rows = Follower(problem.home, likelihood)
+            rows.begin(problem.moments()[0][None])
+            return rows.loss(rows.fitted)
         table, labels = engine.Table.of(problem.X, problem.sample_weight), np.zeros(len(problem.X), dtype=np.int64)
         A = engine.refit(table, labels, problem.moments()[0][None], likelihood, problem.workers)
         return engine.loss(table, labels, A, likelihood, problem.workers)

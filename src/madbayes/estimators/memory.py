@@ -59,7 +59,7 @@ class Memory:
         if self.free is not None and nbytes > self.free:
             raise ValueError(
                 f"memory_limit leaves {self.free / 1e6:.0f} MB for the table, and it takes {nbytes / 1e6:.0f} MB in "
-                f"memory, where {why}: give more memory, or search='best' with DPMeans or the estimators of features"
+                f"memory, where {why}: give more memory, or search='best'"
             )
 
     def filled(self, shape: tuple[int, ...], dtype: DTypeLike, blocks: Any) -> NDArray:

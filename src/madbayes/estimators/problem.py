@@ -78,6 +78,11 @@ class Problem(NamedTuple):
         """The weight of every row."""
         return np.ones(len(self.X)) if self.sample_weight is None else self.sample_weight.astype(np.float64)
 
+    @property
+    def total(self) -> float:
+        """The weight of all rows."""
+        return float(self.weights.sum()) if self.known is None else self.known.weight
+
     def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weighted mean and variance of each column."""
         if self.known is not None:
@@ -110,15 +115,14 @@ class Problem(NamedTuple):
     def _of_rows(self, rows: NDArray[np.intp]) -> "Problem":
         """Some of the rows, weighing as much as all."""
         if self.home is None:
-            X, weights, total = self.X[rows], self.weights[rows], self.weights.sum()
+            X, weights = self.X[rows], self.weights[rows]
         else:
-            home, known = self.at_home()
-            X, weights = home.take(rows)
-            weights, total = weights if weights.size else np.ones(len(rows)), known.weight
+            X, weights = self.home.take(rows)
+            weights = weights if weights.size else np.ones(len(rows))
         whole = self._replace(X=X, rows=rows, home=None, known=None)
         if len(rows) == len(self.X) and (weights == 1).all():
             return whole
-        return whole._replace(sample_weight=weights * (total / weights.sum()))
+        return whole._replace(sample_weight=weights * (self.total / weights.sum()))
 
     def canonical(self) -> "Problem":
         """Equal rows as one that weighs as much, and all in the order of their values.

@@ -192,16 +192,6 @@ class Budget:
         self.progress.stopped = "by an interrupt"
         warnings.warn(f"interrupted: keeping the best of {self.n_runs} finished restarts", UserWarning, stacklevel=6)
 
-    @contextmanager
-    def watched(self, watch: Callable[[float, list[Lineage]], None]) -> Iterator[None]:
-        """While this lasts, a function is told how far the search is."""
-        before, self.watch = self.watch, watch
-        try:
-            yield
-        finally:
-            # It may know this budget, and temporary files of the table are there as long as the two know each other.
-            self.watch = before
-
     def advance(self, share: float, lineages: list[Lineage]) -> None:
         """Such a share of what may be done is done."""
         self.watch(share, lineages)

@@ -56,7 +56,7 @@ class Searching:
                 penalty=penalty, A=found.A, trace=list(found.trace), path=path, runs=found.runs, info=dict(found.info)
             )
         if problem.home is not None and not budget.progress.stopped:
-            found = self._go_over_all(problem, penalty, found, budget, saved)
+            found = self._go_over_all(problem, likelihood, penalty, found, budget, saved)
         if budget.progress.stopped:
             found.info["stopped"] = budget.progress.stopped
         return found
@@ -86,18 +86,7 @@ class Searching:
         info = {"search": "best", "rows": len(sample.X), **report(lineages)}
         assert best.best is not None
         A = landscape.parameters(best.best)
-        if problem.home is not None or len(problem.X) <= self._search_rows:
-            return Found(A, best.trace, best.moves, True, runs, info)
-        # What is best on a sample need not be better than the user's start on all rows.
-        starts = [A] + ([] if problem.init is None else [problem.init])
-        try:
-            with budget.progress.part("all rows"):
-                descents = [self._descend_from(problem, likelihood, penalty, start) for start in starts]
-        except KeyboardInterrupt:
-            budget.interrupt()
-            return Found(A, best.trace, best.moves, False, runs, info)
-        run = min(descents, key=lambda run: run.value)
-        return Found(run.A, list(run.trace), run.iterations, run.converged, runs, info)
+        return Found(A, best.trace, best.moves, True, runs, info)
 
     def _found_before(self, state: Checkpoint, budget: Budget) -> Found:
         """Where an earlier fit with this checkpoint has come to."""
@@ -106,7 +95,13 @@ class Searching:
         return Found(state.A, list(state.trace), len(state.trace), True, state.runs, {**state.info, "resumed": True})
 
     def _go_over_all(
-        self, problem: Problem, penalty: float, found: Found, budget: Budget, saved: Checkpoints | None
+        self,
+        problem: Problem,
+        likelihood: Likelihood,
+        penalty: float,
+        found: Found,
+        budget: Budget,
+        saved: Checkpoints | None,
     ) -> Found:
         """The paper's algorithm on all rows, from what was found on a sample, and from the user's start."""
         best: Any = None
@@ -127,7 +122,7 @@ class Searching:
         try:
             with budget.progress.part("all rows"):
                 for start in starts:
-                    run = self._descend_at_home(problem, penalty, start, watch)
+                    run = self._descend_at_home(problem, likelihood, penalty, start, watch)
                     best = run if best is None or run.value < best.value else best
         except KeyboardInterrupt:
             budget.interrupt()
@@ -148,7 +143,7 @@ class Searching:
         """The groups that the user gives for a start."""
         return problem.init
 
-    _descend_at_home: Callable[..., Any]  # of estimators whose rows may be elsewhere
+    _descend_at_home: Callable[..., Any]
 
     @contextmanager
     def _told(self, budget: Budget, landscape: Any) -> Iterator[None]:
@@ -162,8 +157,12 @@ class Searching:
             best = min(lineages, key=lambda lineage: lineage.value).best
             steps.reach(share, lambda: budget.attributes(landscape.parameters(best)))
 
-        with budget.progress.steps("search", STEPS, "step") as steps, budget.watched(tell):
-            yield
+        with budget.progress.steps("search", STEPS, "step") as steps:
+            before, budget.watch = budget.watch, tell
+            try:
+                yield
+            finally:
+                budget.watch = before  # else both would hold each other, and all rows with them
 
     def _options(self, problem: Problem) -> Search:
         """What the user asks of the search."""
@@ -195,10 +194,6 @@ class Searching:
     @abstractmethod
     def _groups_near(self, sample: Problem, likelihood: Any, A: NDArray) -> NDArray:
         """Labels or Z of the sample's rows at groups found on other rows."""
-
-    def _descend_from(self, problem: Problem, likelihood: Any, penalty: float, start: Any) -> Any:
-        """The run of the paper's algorithm that begins there, for estimators that need all rows in memory."""
-        raise NotImplementedError
 
     def _search_paper(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget
