@@ -167,13 +167,18 @@ def pipelines():
     middle = Pipeline([("pca", PCA(2, svd_solver="randomized", random_state=np.random.RandomState(0)))])
     return {
         "words": (
-            Pipeline([("columns", words), ("svd", TruncatedSVD(2, random_state=0)), ("model", DPMeans("9%"))]),
+            Pipeline(
+                [("columns", words), ("svd", TruncatedSVD(2, random_state=0)), ("model", DPMeans("9%", random_state=0))]
+            ),
             mixed(),
         ),
         "chosen": (make_pipeline(chosen, FunctionTransformer(np.log1p), "passthrough", KFeatures(2)), mixed()),
-        "by number": (make_pipeline(by_number, MaxAbsScaler(), Normalizer(), DPMeans("9%")), X),
+        "by number": (make_pipeline(by_number, MaxAbsScaler(), Normalizer(), DPMeans("9%", random_state=0)), X),
         "nested": (make_pipeline(MinMaxScaler((-1, 1)), middle, BPMeans("9%")), fixtures.feature_rows()),
-        "frames": (make_pipeline(StandardScaler(), DPMeans("9%")).set_output(transform="pandas"), NAMED),
+        "frames": (
+            make_pipeline(StandardScaler(), DPMeans("9%", random_state=0)).set_output(transform="pandas"),
+            NAMED,
+        ),
         "no model": (make_pipeline(StandardScaler(), PCA()), X),
     }
 

@@ -194,6 +194,13 @@ def test_text_among_numbers_is_put_aside_too(tmp_path):
     assert madbayes.load(tmp_path / "out" / "model.madbayes")[0].encoded_names_[0] == "income"
 
 
+def test_a_table_without_a_usable_row_has_no_report(streamed, tmp_path):
+    folder = write_parts(make_table(N).assign(income=np.nan), tmp_path / "t")
+    found = call("report", streamed, folder, "--bad-rows", "quarantine", "--out", tmp_path / "report.html")
+    says(found, 2, "none of the 180 rows of the table can be used")
+    assert not (tmp_path / "report.html").exists()
+
+
 def test_rows_that_are_dropped_have_no_group(tmp_path):
     folder = write_parts(with_bad_rows(), tmp_path / "t")
     done(call("fit", folder, "--missing", "drop", "--out", tmp_path / "out", "--refits", 0))

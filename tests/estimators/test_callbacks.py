@@ -1,5 +1,7 @@
 """Progress, callbacks of scikit-learn 1.9, and what an interrupt leaves; without callbacks before 1.9."""
 
+import pickle
+
 import numpy as np
 import pytest
 import sklearn
@@ -313,7 +315,7 @@ def test_an_interrupt_at_the_beginning_of_the_path_is_an_interrupt(blobs, monkey
 def test_an_interrupt_on_all_rows_keeps_what_the_sample_gave(model, blobs, monkeypatch):
     X = blobs[0]
     monkeypatch.setattr(type(model), "_search_rows", 60)
-    interrupt_at(monkeypatch, type(model), "_descend_from", 1)
+    interrupt_at(monkeypatch, type(model), "_descend_at_home", 1)
     model = clone(model).set_params(random_state=0)
     with pytest.warns(UserWarning, match="interrupted: keeping the best of"):
         model.fit(X)
@@ -331,3 +333,61 @@ def test_progress_without_anybody_to_tell():
         assert steps.count == 3  # two for the half, one for the rest
     progress.end()
     assert progress.stopped is None
+
+
+@pytest.fixture
+def many_rows(monkeypatch):
+    """A table of which only a sample is searched."""
+    monkeypatch.setattr(DPMeans, "_search_rows", 200)
+    return np.random.default_rng(0).random((900, 3))
+
+
+def many_passes(**params):
+    return DPMeans(0, max_clusters=20, search=Search(max_moves=1, max_lineages=1), random_state=0, **params)
+
+
+@with_callbacks
+def test_who_looks_does_not_change_what_is_found(many_rows, monkeypatch):
+    monkeypatch.setattr("madbayes.estimators.base.JUDGED", 100)  # a sample is drawn for every look
+    model = DPMeans(2.0, search=Search(max_moves=60, max_lineages=4, agreement=100), random_state=0)
+    alone = pickle.loads(pickle.dumps(model.fit(many_rows)))
+    looker = Looker()
+    model.set_callbacks(looker).fit(many_rows)
+    assert len(looker.models) > 1
+    assert [run.seed for run in model.runs_] == [run.seed for run in alone.runs_]
+    assert model.objective_ == alone.objective_
+    assert model.unusual_error_ == alone.unusual_error_
+
+
+@with_callbacks
+def test_passes_that_are_interrupted_are_a_part_that_ends(many_rows, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DPMeans, "_say_pass", interrupt)
+    recorder = Recorder()
+    with pytest.warns(UserWarning, match="interrupted") as caught:
+        many_passes().set_callbacks(recorder).fit(many_rows)
+    assert caught[0].filename == __file__
+    parts = [[names(task) for task in tasks if len(task) == 2] for tasks in (recorder.begun, recorder.ended)]
+    assert parts == [[["fit", "search"], ["fit", "all rows"]]] * 2
+
+
+@with_callbacks
+def test_a_fit_that_goes_on_tells_of_its_passes(many_rows, tmp_path):
+    many_passes(checkpoint=tmp_path, max_iter=300).fit(many_rows)
+    recorder = Recorder()
+    many_passes(checkpoint=tmp_path).set_callbacks(recorder).fit(many_rows)
+    assert [names(task) for task in recorder.ended if len(task) == 2] == [["fit", "all rows"]]
+
+
+@pytest.mark.parametrize("model", [DPMeans(5.0, search="paper"), BPMeans(5.0, search="paper"), DPMeans()], ids=repr)
+def test_the_warning_of_an_interrupt_points_to_the_users_line(model, blobs, monkeypatch):
+    if model.search == "paper":
+        monkeypatch.setattr(type(model), "_batch", lambda self, problem: 1)
+        interrupt_at(monkeypatch, type(model), "_run", 2)
+    else:
+        interrupt_at(monkeypatch, path_search.Climb, "improve", 6)
+    with pytest.warns(UserWarning, match="interrupted") as caught:
+        clone(model).fit(blobs[0])
+    assert caught[0].filename == __file__

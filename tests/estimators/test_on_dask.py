@@ -4,7 +4,7 @@ import copy
 import os
 import pickle
 import signal
-from threading import Timer
+from threading import Lock
 
 import dask
 import dask.array as da
@@ -98,7 +98,7 @@ def test_new_rows_that_are_no_table(table, client):
     for X in (da.zeros(5), da.zeros((2, 5, 2)), dask.delayed(table)):
         with pytest.raises(ValueError, match="give a Dask array of 2 dimensions, or a data frame"):
             model.predict(X)
-    with pytest.raises(ValueError, match="not accepted by partial_fit"):
+    with pytest.raises(ValueError, match="not those of Dask"):
         model.partial_fit(da.from_array(table))
 
 
@@ -130,6 +130,8 @@ def test_new_rows_are_answered_lazily(table, client):
         assert (lazy.dtype, lazy.shape) == (wanted.dtype, wanted.shape)
         assert_array_equal(lazy.compute(), wanted)
     assert_allclose(clusters.score(X), clusters.score(table), rtol=1e-12)
+    shapes = CovarianceDPMeans(0.1, search=QUICK, random_state=0).fit(table)
+    assert_allclose(shapes.score(X), shapes.score(table), rtol=1e-12)
     assert isinstance(clusters.fit_predict(X), da.Array)
     with pytest.raises(ValueError, match="X contains 1 NaN"):
         clusters.predict(da.where(X[0, 0] == X, np.nan, X)).compute()
@@ -173,6 +175,63 @@ def test_what_cannot_be_done_there(table, client):
         DPMeans(10.0).fit(da.where(da.arange(6000, chunks=1000)[:, None] == 2500, np.nan, X))
 
 
+@pytest.mark.parametrize("rows", [300, 6000])
+def test_no_features_are_an_answer(rows, table, client):
+    X = da.from_array(table[:rows], chunks=(rows // 3, 5))
+    model = BPMeans(1e9, search=QUICK, random_state=0).fit(X)
+    assert model.allocations_.compute().shape == model.transform(X).compute().shape == (rows, 0)
+    assert_allclose(model.objective_, (table[:rows] ** 2).sum(), rtol=1e-12)
+    assert_allclose(model.score(X), -model.objective_, rtol=1e-12)
+
+
+def test_time_is_limited_for_the_paper_too(table, client):
+    model = DPMeans(0, max_clusters=20, search="paper", time_limit=1e-9).fit(da.from_array(table, chunks=(1000, 5)))
+    assert model.search_info_["stopped"] == "by the time limit"
+    assert len(model.objective_trace_) == 2  # of one group, and where it came to rest
+
+
+def test_names_of_columns_are_texts(table, client):
+    frame = dd.from_pandas(pd.DataFrame(table), npartitions=3)
+    model = DPMeans(3000.0, search=QUICK, random_state=0).fit(frame)
+    assert not hasattr(model, "feature_names_in_")
+    assert_array_equal(model.predict(pd.DataFrame(table)), model.labels_.compute())
+
+
+class Locked:
+    """A callback that cannot be pickled; it counts the parts of the fit."""
+
+    def __init__(self):
+        self.lock, self.parts, self.most = Lock(), [], None
+
+    def setup(self, estimator, context):
+        self.most = context.max_subtasks
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        if context.parent is not None and context.parent.parent is None:
+            self.parts.append(context.task_name)
+
+    def on_fit_task_end(self, estimator, context):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("search", "parts"), [(QUICK, ["search", "all rows"]), ("paper", ["all rows"])], ids=["best", "paper"]
+)
+def test_callbacks_do_not_travel(search, parts, table, client):
+    callback, X = Locked(), da.from_array(table[:300], chunks=(100, 5))
+    model = DPMeans(300.0, search=search, random_state=0)
+    if not hasattr(model, "set_callbacks"):
+        pytest.skip("callbacks came with scikit-learn 1.9")
+    model.set_callbacks(callback).fit(X)
+    assert callback.parts == parts
+    assert callback.most == len(parts)
+    assert_array_equal(model.labels_.compute(), model.predict(table[:300]))
+    assert_array_equal(model.predict(X).compute(), model.predict(table[:300]))
+
+
 def test_a_model_of_a_cluster_is_saved_without_the_groups_of_its_rows(table, client, tmp_path):
     model = BPMeans(2000.0, search=QUICK, random_state=0).fit(da.from_array(table, chunks=(1000, 5)))
     model.save(tmp_path / "model.madbayes")
@@ -181,19 +240,26 @@ def test_a_model_of_a_cluster_is_saved_without_the_groups_of_its_rows(table, cli
     assert_array_equal(loaded.transform(table), model.allocations_.compute())
 
 
-def test_a_killed_worker_changes_nothing(table, client):
+@pytest.mark.parametrize("number", [1, 4])
+def test_a_killed_worker_changes_nothing(number, table, client, monkeypatch):
+    """It dies after some pass: its rows and what was kept of them are made again elsewhere."""
     model = DPMeans(0, max_clusters=30, search=Search(max_moves=1, max_lineages=1), random_state=0)
     value, wanted = model.fit(table).objective_, model.labels_
-    for seconds in (0.05, 0.4):
-        victim = next(iter(client.run(os.getpid).values()))
-        timer = Timer(seconds, os.kill, (victim, signal.SIGKILL))
-        timer.start()
-        model.fit(da.from_array(table, chunks=(1000, 5)))
-        timer.join()
-        assert model.objective_ == value
-        assert_array_equal(model.labels_.compute(), wanted)
-        client.wait_for_workers(2, timeout=60)
-        assert victim not in client.run(os.getpid).values()
+    client.wait_for_workers(2, timeout=60)
+    victim, passes = next(iter(client.run(os.getpid).values())), []
+
+    def kill(self, problem, run, budget):
+        passes.append(run)
+        if len(passes) == number:
+            os.kill(victim, signal.SIGKILL)
+
+    monkeypatch.setattr(DPMeans, "_say_pass", kill)
+    model.fit(da.from_array(table, chunks=(1000, 5)))
+    assert len(passes) > number
+    assert model.objective_ == value
+    assert_array_equal(model.labels_.compute(), wanted)
+    client.wait_for_workers(2, timeout=60)
+    assert victim not in client.run(os.getpid).values()
 
 
 def test_a_lost_scheduler_leaves_a_checkpoint(table, client, tmp_path, monkeypatch, lonely_scheduler):

@@ -402,3 +402,16 @@ def test_files_with_impossible_statistics_are_refused(streamer, change, tmp_path
             streamer.save(tmp_path / "model.madbayes")
             with pytest.raises(madbayes.io.ModelFileError):
                 madbayes.load(tmp_path / "model.madbayes")
+
+
+def test_batches_may_be_in_files(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0, 0], [9, 9]], 30, axis=0)
+    np.save(tmp_path / "batch.npy", rows)
+    here, there = (DPMeans(50.0, random_state=0).fit(rows) for _ in range(2))
+    here.partial_fit(rows)
+    for batch in (str(tmp_path / "batch.npy"), iter(np.array_split(rows, 3))):
+        there.fit(rows).partial_fit(batch)
+        assert there.objective_ == here.objective_
+        assert_array_equal(there.labels_, here.labels_)
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        there.partial_fit([rows[:, :1]])

@@ -184,12 +184,12 @@ def weights_like(sample_weight: Any, lengths: tuple[int, ...]) -> Any:
 def weighted_sum(values: Any, sample_weight: Any) -> float:
     """The sum of a number for each row, times its weight."""
     if sample_weight is None:
-        return float(values.sum().compute())
+        return float(values.sum(dtype=np.float64).compute())
     if np.isnan(values.shape[0]):
         values = values.compute_chunk_sizes()
     weights = weights_like(sample_weight, values.chunks[0])
     check_weights([weights.min().compute(), weights.max().compute()], 2)
-    return float((values * weights).sum().compute())
+    return float((values * weights).sum(dtype=np.float64).compute())
 
 
 class Block(NamedTuple):

@@ -23,7 +23,7 @@ from madbayes.estimators.base import GroupEstimator
 from madbayes.sources import FileRows, RowWriter, ahead
 from madbayes.sources.places import is_url
 from madbayes.tables import Recipe, TableStream
-from madbayes.tables.checks import check_names
+from madbayes.tables.checks import TableError, check_names
 from madbayes.tables.screening import Good, Screen, unknown_words
 from madbayes.tables.streaming import Block, can_stream
 from madbayes.words import counted
@@ -251,6 +251,8 @@ def look_again_at_stream(recipe: Recipe, stream: TableStream, settings: Settings
             draw(sampler, block, screen.passed(block))
         screen.finish()
     warn_of_unknown(screen)
+    if not sampler.n_rows:
+        raise TableError(f"none of the {counted(stream.n_rows, 'row')} of the table can be used: give another one")
     sample = sample_of(recipe, sampler)
     return StreamIntake(stream, recipe, sample, sample.X, settings.puts_aside, screen.n_bad)
 

@@ -21,7 +21,7 @@ from madbayes.estimators.problem import Problem, State
 from madbayes.model import MeansCovariances, Objective
 from madbayes.paper.result import RELATIVE_GAIN
 
-# An error is unusual judging by so many rows, or as many as have so many entries.
+# An error is unusual judging by so many rows, or by fewer of wide tables: they are in memory, whatever its limit.
 JUDGED, JUDGED_ENTRIES = 50_000, 2**22
 
 

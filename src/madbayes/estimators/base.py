@@ -4,7 +4,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from functools import partial
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from madbayes.engine.path_search import Effort, find_path
 from madbayes.estimators import validation
 from madbayes.estimators.at_home import JUDGED, JUDGED_ENTRIES
 from madbayes.estimators.canonical import canonical_order
-from madbayes.estimators.checkpoints import Checkpoints, check_name, problem_of
+from madbayes.estimators.checkpoints import Checkpoints, problem_of
 from madbayes.estimators.describing import Units, extreme_rows, group_words, top_columns
 from madbayes.estimators.identity import name_groups
 from madbayes.estimators.intake import applied, held, look_at, take_in
@@ -103,9 +103,11 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
             budget = Budget(self.time_limit, progress, attributes)
             found = self._search(problem, likelihood, penalty, path, budget, saved)
             state = self._settled(problem, objective, found.A)
-            self._store(table, problem, objective, state, one_group)
-            self._store_gap(problem, objective)
-        self._store_search(found, path, state)
+            other = copy(self)  # so that nothing is half done if this is interrupted
+            other._store(table, problem, objective, state, one_group)
+            other._store_gap(problem, objective)
+            other._store_search(found, path, state)
+        self.__dict__ = other.__dict__
         progress.end({})
         return self
 
@@ -130,7 +132,9 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         """Where the state of the fit is written, if the user wants that."""
         if self.checkpoint is None:
             return None
-        return Checkpoints(self.checkpoint, problem_of(self, problem.X.shape, problem.X.dtype, *problem.moments()))
+        mean, variance = problem.moments()
+        scatter = variance * (problem.weights.sum() if problem.known is None else problem.known.weight)
+        return Checkpoints(self.checkpoint, problem_of(self, problem.X.shape, problem.X.dtype, mean, scatter))
 
     def _settled(self, problem: Problem, objective: Objective, A: Any) -> State:
         """Groups in canonical order that the row rule and a refit both leave as they are."""
@@ -140,8 +144,9 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _begin(self, choice: validation.PenaltyChoice, problem: Problem, **data: Any) -> Progress:
         """Tell callbacks that the fit begins, and of how many parts it is made."""
         is_auto = choice.value is None and choice.share is None
-        is_sampled = self.search != "paper" and (problem.home is not None or len(problem.X) > self._search_rows)
-        context = self._init_callback_context(max_subtasks=1 + is_auto + is_sampled)
+        is_searched = self.search != "paper" or problem.home is None
+        goes_over_all = problem.home is not None or (is_searched and len(problem.X) > self._search_rows)
+        context = self._init_callback_context(max_subtasks=is_auto + is_searched + goes_over_all)
         weights = data.pop("sample_weight")
         metadata = None if weights is None else {"sample_weight": weights}
         return Progress(context, self.verbose, estimator=self, metadata=metadata, **data)
@@ -151,6 +156,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     ) -> dict[str, Any]:
         """What the model would know, had it been fitted with these groups; for callbacks that ask."""
         other = copy(self)
+        problem = problem._replace(random=deepcopy(problem.random))  # who asks does not change what is drawn later
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are for the groups that are kept
             state = other._settled(problem, objective, A)
@@ -253,8 +259,9 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         validation.check_jobs(self.n_jobs)
         validation.check_device(self.device)
         validation.check_verbose(self.verbose)
+        validation.check_path("checkpoint", self.checkpoint)
+        validation.check_path("spill_dir", self.spill_dir)
         parse_memory(self.memory_limit, "memory_limit")
-        check_name(self.checkpoint)
 
     def _problem(self, table: Any, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         random, memory = validation.check_random(self.random_state), NO_LIMIT
@@ -374,7 +381,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _usual_error(self, problem: Problem, assigned: NDArray) -> float:
         """The error that only the worst hundredth of the training rows exceeds; of many rows, a sample of them."""
         if problem.home is not None:
-            problem = problem.sample(min(JUDGED, max(1000, JUDGED_ENTRIES // problem.X.shape[1])))
+            problem = problem.sample(min(JUDGED, max(PATH_ROWS, JUDGED_ENTRIES // problem.X.shape[1])))
             assigned = self._assign(problem.X, self._groups(), problem.workers)
         X = problem.X
         blocks = problem.workers.map(lambda rows: self._row_errors(X[rows], assigned[rows]), row_blocks(*X.shape))
@@ -438,8 +445,11 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _light(self) -> Self:
         """The model without what grows with the number of rows."""
         light = copy(self)
-        for name in ("labels_", "allocations_", "path_", "runs_"):
+        heavy = ["labels_", "allocations_", "path_", "runs_"]
+        # Callbacks, and what scikit-learn knows of them while a fit lasts, may not be able to travel.
+        for name in heavy + [name for name in vars(self) if "callback" in name]:
             light.__dict__.pop(name, None)
+        light.init = None
         return light
 
     def _by_blocks(self, table: NDArray, function: Callable[[slice], NDArray]) -> NDArray:
@@ -464,18 +474,33 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         float
         """
         table, A = self._check_new(X), self._groups()
-        if not isinstance(table, np.ndarray | FileRows):
-            from madbayes.backends.dask import weighted_sum
-
-            return -(weighted_sum(self._by_part(table, "_fits_of", (2,))[:, 0], sample_weight) + self._price())
+        if not isinstance(table, np.ndarray):
+            return -self._loss_by_part(table, sample_weight) - self._price()
         weights = validation.check_weights(sample_weight, len(table))
-        if isinstance(table, FileRows):
-            errors = self._by_part(table, "_fits_of", (2,))[:, 0]
-            return -float((errors if weights is None else errors * weights).sum() + self._price())
         with Workers(self.n_jobs) as workers:
-            problem = Problem(table, weights, np.ones(len(table), dtype=bool), np.random.RandomState(0), workers)
+            problem = Problem(table, weights, None, np.random.RandomState(0), workers)
             loss = self._loss(problem, self._objective.likelihood, self._assign(table, A, workers), A)
         return -float(loss + self._price())
+
+    def _in_memory(self, table: Any, why: str) -> NDArray:
+        """All rows of a file; those of Dask are refused."""
+        if isinstance(table, np.ndarray):
+            return table
+        if not isinstance(table, FileRows):
+            raise ValueError(f"{type(self).__name__} takes tables in memory or in files here, not those of Dask")
+        memory = Memory.of(self.memory_limit, self.spill_dir, table, count_threads(self.n_jobs))
+        memory.check(3 * table.nbytes, why)
+        return table[:]
+
+    def _loss_by_part(self, table: Any, sample_weight: ArrayLike | None) -> float:
+        """The squared error of rows that are not in memory."""
+        errors = self._by_part(table, "_fits_of", (2,))[:, 0]
+        if not isinstance(table, FileRows):
+            from madbayes.backends.dask import weighted_sum
+
+            return weighted_sum(errors, sample_weight)
+        weights = validation.check_weights(sample_weight, len(table))
+        return float((errors if weights is None else errors * weights).sum(dtype=np.float64))
 
     def describe(self, n_columns: int = 3, *, X: ArrayLike | None = None, n_rows: int = 3) -> list[dict[str, Any]]:
         """The groups in plain values and in words, largest first.

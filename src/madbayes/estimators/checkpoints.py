@@ -38,6 +38,7 @@ class Checkpoint:
     path: PenaltyPath | None = None
     runs: list[Run] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
+    converged: bool = True  # of a search; passes over all rows find out themselves
 
 
 class Checkpoints:
@@ -89,13 +90,6 @@ class Checkpoints:
         self.state = state
 
 
-def check_name(checkpoint: Any) -> None:
-    """Refuse what names no folder."""
-    if checkpoint is None or (isinstance(checkpoint, str | os.PathLike) and os.fspath(checkpoint)):
-        return
-    raise ValueError(f"checkpoint={checkpoint!r} is not accepted: give the name of a folder, or None")
-
-
 def check_folder(folder: str | os.PathLike[str]) -> None:
     """Make the folder, and find out now whether it can be written to: the first state comes after a long search."""
     path, name = Path(folder), os.fspath(folder)
@@ -110,9 +104,9 @@ def check_folder(folder: str | os.PathLike[str]) -> None:
         raise FolderError(error.errno, words) from error
 
 
-def problem_of(estimator: Any, shape: tuple[int, int], dtype: np.dtype, mean: NDArray, variance: NDArray) -> dict:
-    """What is fitted to what, in values that can be compared."""
+def problem_of(estimator: Any, shape: tuple[int, int], dtype: np.dtype, mean: NDArray, scatter: NDArray) -> dict:
+    """What is fitted to what, in values that can be compared; mean and squared error of each column tell tables."""
     params = {name: repr(value) for name, value in estimator.get_params(deep=False).items() if name not in HOW}
-    digest = sha256(np.stack([mean, variance]).tobytes()).hexdigest()
+    digest = sha256(np.stack([mean, scatter]).tobytes()).hexdigest()
     table = {"number of rows": shape[0], "number of columns": shape[1], "dtype": str(dtype), "table": digest[:16]}
     return {"estimator": type(estimator).__name__, **params, **table}

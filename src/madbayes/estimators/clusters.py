@@ -201,7 +201,8 @@ class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
     max_iter : int, default=300
         Passes over all rows of a run of the paper's algorithm.
     time_limit : float, optional
-        Seconds after which the best so far is kept; what ``penalty="auto"`` does before does not count.
+        Seconds after which the best so far is kept; what ``penalty="auto"`` does before does not count. A pass over all
+        rows that is under way is ended first, and a few more bring the groups to rest.
     random_state : int, RandomState instance, optional
         Same seed, same answer, whatever ``n_jobs``.
     n_jobs : int, optional
@@ -225,7 +226,8 @@ class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
     Attributes
     ----------
     labels_ : array of int
-        Cluster of each training row, equal to ``predict`` of it. Clusters are ordered by weight, largest first.
+        Cluster of each training row, equal to ``predict`` of it. Clusters are ordered by weight, largest first. Of rows
+        in a file it may be a memory map (with ``memory_limit``), of rows of Dask it is a lazy array of Dask.
     cluster_centers_ : array of shape (n_clusters_, n_columns)
     n_clusters_ : int
     objective_ : float
@@ -247,7 +249,8 @@ class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
         for the order of the table.
     search_info_ : dict
         What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
-        kept; and ``stopped`` ("by a callback", "by an interrupt") where it was.
+        kept; and ``stopped`` ("by a callback", "by an interrupt", or "by the time limit" in a pass
+        over all rows) where it was.
     group_ids_ : array of int of shape (n_clusters_,)
         0, 1, ... in the order of the clusters. With a fitted model as ``init`` those of the clusters that they
         continue; new ones get ids that no cluster before them had, in this model or in those it comes from.
@@ -255,8 +258,8 @@ class DPMeans(ClustersAtHome, OnlineClusters, ClusterEstimator):
     group_names_ : list of str
         "group 0", "group 1", ... by their ids, until :meth:`rename` gives them others.
     unusual_error_ : float
-        A row with a larger error than this is unusual: only one in a hundred of the training rows has one; of large
-        tables, of a sample of 50,000 rows or four million numbers.
+        A row with a larger error than this is unusual: only one in a hundred of the training rows has one.
+        Of more than 50 000 rows a sample is taken to find it.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 

@@ -195,6 +195,12 @@ unusual_error_, path_
         table = engine.Table.of(problem.X, problem.sample_weight)
         return engine.loss(table, assigned, A, likelihood, problem.workers)
 
+    def _loss_by_part(self, table: Any, sample_weight: ArrayLike | None) -> float:
+        """With the price of the covariances of clusters that have rows."""
+        used = np.asarray(np.unique(self._by_part(table, self._assigned_by, *self._assigned_form())))
+        prices = self._objective.likelihood.covariance_prices(self._groups().covariances[used])
+        return super()._loss_by_part(table, sample_weight) + float(prices.sum())
+
     def _bound(self, problem: Problem, penalty: float) -> None:
         return None
 

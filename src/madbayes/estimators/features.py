@@ -59,12 +59,12 @@ class FeatureEstimator(FeaturesAtHome, OnlineFeatures):
 
     def _problem(self, table: Any, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         problem = super()._problem(table, sample_weight, workers)
-        if problem.init is None or problem.home is not None:
+        if problem.init is None:
             return problem
         Z, A = problem.init
-        if Z is None:
+        if Z is None and problem.home is None:
             Z = best_codes(problem.X, A, workers)
-        elif problem.counted is not None:
+        elif Z is not None and problem.counted is not None:
             Z = Z[problem.counted]
         return problem._replace(init=(Z, A))
 
@@ -316,7 +316,8 @@ class BPMeans(FeatureEstimator):
     max_iter : int, default=300
         Passes over all rows of a run of the paper's algorithm.
     time_limit : float, optional
-        Seconds after which the best so far is kept; what ``penalty="auto"`` does before does not count.
+        Seconds after which the best so far is kept; what ``penalty="auto"`` does before does not count. A pass over all
+        rows that is under way is ended first, and a few more bring the groups to rest.
     random_state : int, RandomState instance, optional
         Same seed, same answer, whatever ``n_jobs``.
     n_jobs : int, optional
@@ -341,7 +342,8 @@ class BPMeans(FeatureEstimator):
         all rows have, the others are told by the fewer: a component of most rows is added to the base and taken from
         the rows that lack it.
     allocations_ : array of uint8 of shape (n_rows, n_components_)
-        Z of the training rows, equal to ``transform`` of them.
+        Z of the training rows, equal to ``transform`` of them. Of rows in a file it may be a memory map (with
+        ``memory_limit``), of rows of Dask it is a lazy array of Dask.
     n_components_ : int
     objective_ : float
         The value reached.
@@ -362,15 +364,16 @@ class BPMeans(FeatureEstimator):
         ``paper.bp_means(X, penalty, *paper.seed_features(X, penalty=penalty, random_state=seed))``.
     search_info_ : dict
         What the search did: rows it looked at, lineages, how many of them agree, moves, which of them were tried and
-        kept; and ``stopped`` ("by a callback", "by an interrupt") where it was.
+        kept; and ``stopped`` ("by a callback", "by an interrupt", or "by the time limit" in a pass
+        over all rows) where it was.
     group_ids_ : array of int of shape (n_components_,)
         0, 1, ... in the order of the components. With a fitted model as ``init`` those of the components that they
         continue; new ones get ids that none before them had, in this model or in those it comes from.
     group_names_ : list of str
         "group 0", "group 1", ... by their ids, until :meth:`rename` gives them others.
     unusual_error_ : float
-        A row with a larger error than this is unusual: only one in a hundred of the training rows has one; of large
-        tables, of a sample of 50,000 rows or four million numbers.
+        A row with a larger error than this is unusual: only one in a hundred of the training rows has one.
+        Of more than 50 000 rows a sample is taken to find it.
     path_ : PenaltyPath
         With ``penalty="auto"`` only.
 

@@ -65,7 +65,7 @@ def know_columns(estimator: Any, n_columns: int, names: list[str] | None, *, res
     known = getattr(estimator, "feature_names_in_", None)
     if reset:
         estimator.n_features_in_ = n_columns
-        if names is not None:
+        if names is not None and all(isinstance(name, str) for name in names):  # as in scikit-learn
             estimator.feature_names_in_ = np.array(names, dtype=object)
         elif known is not None:
             del estimator.feature_names_in_

@@ -55,11 +55,11 @@ class Memory:
         return [None] * n_parts if self.free is None else Ledger(n_parts, self.free // 2, self.folder)
 
     def check(self, nbytes: int, why: str) -> None:
-        """Refuse what has to be in memory and does not fit."""
+        """Refuse what has to be in memory and does not fit; say why it has to be, and what to do."""
         if self.free is not None and nbytes > self.free:
             raise ValueError(
                 f"memory_limit leaves {self.free / 1e6:.0f} MB for the table, and it takes {nbytes / 1e6:.0f} MB in "
-                f"memory, where {why}: give more memory, or search='best'"
+                f"memory, where {why}"
             )
 
     def filled(self, shape: tuple[int, ...], dtype: DTypeLike, blocks: Any) -> NDArray:

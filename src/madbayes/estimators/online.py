@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine import online, online_features
 from madbayes.engine.allocation import least_squares_features
@@ -18,10 +17,8 @@ from madbayes.engine.partition import cluster_means, distances_to
 from madbayes.estimators import validation
 from madbayes.estimators.base import USUAL, GroupEstimator
 from madbayes.estimators.identity import follow_groups
-from madbayes.estimators.intake import look_at
 from madbayes.estimators.problem import Problem, State, as_float64
 from madbayes.model import Gaussian, Objective
-from madbayes.sources import FileRows
 
 # A batch of fewer rows says nothing about which errors are unusual.
 ENOUGH = round(1 / (1 - USUAL))
@@ -57,7 +54,7 @@ class OnlineEstimator(GroupEstimator):
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            Finite numbers, in the columns of the batches before.
+            Finite numbers, in the columns of the batches before; in memory, or in files as for ``fit``.
         y : ignored
         sample_weight : array-like of shape (n_rows,), optional
             As in ``fit``.
@@ -76,10 +73,10 @@ class OnlineEstimator(GroupEstimator):
         choice = self._check_parameters()
         if not hasattr(self, "n_features_in_"):
             return self.fit(X, y, sample_weight=sample_weight)
-        check_is_fitted(self)
         if not hasattr(self, "_seen"):
             raise ValueError("this model was saved by a version without partial_fit: fit it anew")
-        table = self._rows_of_batch(X)
+        why = "partial_fit needs it: give more, or fewer rows at a time"
+        table = self._in_memory(self._check_new(X), why)
         with Workers(self.n_jobs) as workers:
             problem = self._batch_problem(table, sample_weight, workers)
             moments = self._moments_with(problem)
@@ -89,13 +86,6 @@ class OnlineEstimator(GroupEstimator):
             other._store_batch(table, problem, objective, moments, learned)
         self.__dict__.update(vars(other))
         return self
-
-    def _rows_of_batch(self, X: Any) -> NDArray:
-        """The rows of a batch, in memory wherever they come from."""
-        table = look_at(self, X)
-        if not isinstance(table, np.ndarray | FileRows):
-            raise ValueError(f"X={type(X).__name__} is not accepted by partial_fit: compute the rows of a batch first")
-        return np.ascontiguousarray(table[:])
 
     def _batch_problem(self, table: NDArray, sample_weight: ArrayLike | None, workers: Workers) -> Problem:
         """The rows that count; a start the user gives was for the first batch."""

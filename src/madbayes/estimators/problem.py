@@ -56,7 +56,8 @@ class Problem(NamedTuple):
         if not isinstance(table, np.ndarray | FileRows):  # its rows are on other machines
             return cls(table, None, None, random, workers, home=table, known=Moments.of(table), memory=memory)
         if isinstance(table, FileRows) and not goes_home(len(table)):
-            memory.check(3 * table.nbytes, "this search needs it")
+            why = "this search needs it: give more, or search='best' with DPMeans or the estimators of features"
+            memory.check(3 * table.nbytes, why)
             X = table[:]
         elif isinstance(table, np.ndarray):
             X = np.ascontiguousarray(table)

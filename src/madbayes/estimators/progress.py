@@ -14,6 +14,7 @@ from typing import Any
 
 import sklearn
 
+from madbayes.engine.path import users_level
 from madbayes.engine.path_search import Watch
 from madbayes.engine.search import Lineage
 
@@ -190,7 +191,9 @@ class Budget:
         if not self.n_runs:
             raise
         self.progress.stopped = "by an interrupt"
-        warnings.warn(f"interrupted: keeping the best of {self.n_runs} finished restarts", UserWarning, stacklevel=6)
+        warnings.warn(
+            f"interrupted: keeping the best of {self.n_runs} finished restarts", UserWarning, stacklevel=users_level()
+        )
 
     def advance(self, share: float, lineages: list[Lineage]) -> None:
         """Such a share of what may be done is done."""
@@ -228,4 +231,4 @@ class PathWatch(Watch):
             raise
         self.progress.stopped = "by an interrupt"
         words = "interrupted: the number of groups is chosen with less evidence than there might be"
-        warnings.warn(words, UserWarning, stacklevel=2)
+        warnings.warn(words, UserWarning, stacklevel=users_level())

@@ -50,16 +50,31 @@ class Searching:
         elif problem.home is None:
             found = self._search_paper(problem, likelihood, penalty, path, budget)
         else:  # from one group, in an order of the rows that needs no table in memory
+            budget.begin()
             found = Found(problem.moments()[0][None], [], 0, False, [], {"search": "paper", "n_init": 1})
         if saved is not None:
-            saved.begin(
-                penalty=penalty, A=found.A, trace=list(found.trace), path=path, runs=found.runs, info=dict(found.info)
-            )
+            self._write_down(found, penalty, path, saved, goes_on=problem.home is not None)
         if problem.home is not None and not budget.progress.stopped:
             found = self._go_over_all(problem, likelihood, penalty, found, budget, saved)
         if budget.progress.stopped:
             found.info["stopped"] = budget.progress.stopped
         return found
+
+    def _write_down(
+        self, found: Found, penalty: float, path: PenaltyPath | None, saved: Checkpoints, *, goes_on: bool
+    ) -> None:
+        """The state before the first pass over all rows, or of a small table after its search."""
+        # What was found on a sample is of another scale than what passes over all rows find.
+        trace = [] if goes_on and not found.info.get("resumed") else list(found.trace)
+        saved.begin(
+            penalty=penalty,
+            A=found.A,
+            trace=trace,
+            path=path,
+            runs=found.runs,
+            info=dict(found.info),
+            converged=bool(found.converged),
+        )
 
     def _search_best(
         self, problem: Problem, likelihood: Likelihood, penalty: float, path: PenaltyPath | None, budget: Budget
@@ -92,7 +107,8 @@ class Searching:
         """Where an earlier fit with this checkpoint has come to."""
         budget.begin()
         budget.n_runs += 1
-        return Found(state.A, list(state.trace), len(state.trace), True, state.runs, {**state.info, "resumed": True})
+        info = {**state.info, "resumed": True}
+        return Found(state.A, list(state.trace), len(state.trace), state.converged, state.runs, info)
 
     def _go_over_all(
         self,
@@ -106,12 +122,12 @@ class Searching:
         """The paper's algorithm on all rows, from what was found on a sample, and from the user's start."""
         best: Any = None
         run: Any = None
-        # After a pass over all rows, what was found on a sample before is of another scale.
         before = list(found.trace) if found.info.get("resumed") else []
 
         def watch(now: Any) -> bool:
             nonlocal run
             run = now
+            budget.n_runs = max(1, budget.n_runs)  # there is something to keep
             self._say_pass(problem, now, budget)
             if saved is not None and (best is None or now.value < best.value):
                 saved.advance(now.A, before + list(now.trace))
@@ -119,16 +135,19 @@ class Searching:
 
         # What is best on a sample need not be better than the user's start on all rows.
         starts = [found.A] + ([] if problem.init is None else [self._init_parameters(problem)])
-        try:
-            with budget.progress.part("all rows"):
+        with budget.progress.part("all rows"):
+            try:
                 for start in starts:
-                    run = self._descend_at_home(problem, likelihood, penalty, start, watch)
-                    best = run if best is None or run.value < best.value else best
-        except KeyboardInterrupt:
-            budget.interrupt()
-            best = best or run
+                    if best is None or not budget.is_spent():
+                        run = self._descend_at_home(problem, likelihood, penalty, start, watch)
+                        best = run if best is None or run.value < best.value else best
+            except KeyboardInterrupt:
+                budget.interrupt()
+                best = best or run
         if best is None:
             return found._replace(converged=False)
+        if not best.converged and budget.is_spent():
+            found.info["stopped"] = "by the time limit"
         return found._replace(
             A=best.A, trace=before + list(best.trace), iterations=best.iterations, converged=best.converged
         )

@@ -1,5 +1,6 @@
 """Checks of what the user gives. Every message names the argument, the value and what is accepted."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -75,6 +76,12 @@ def check_decay(decay: Any) -> None:
     """A factor for weights that does not make them grow."""
     if not is_number(decay) or not 0 < decay <= 1:
         raise ValueError(f"decay={decay!r} is not accepted: give a number above 0 and at most 1")
+
+
+def check_path(name: str, value: Any) -> None:
+    """The name of a file or folder, or None."""
+    if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
+        raise ValueError(f"{name}={value!r} is not accepted: give the name of a folder, or None")
 
 
 def check_choice(name: str, value: Any, accepted: tuple[Any, ...]) -> None:
