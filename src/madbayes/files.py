@@ -10,6 +10,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 
+class FolderError(OSError):
+    """A folder of the user's that cannot be written to; the words say which argument names another."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     """Put a file in its place in one step; whatever goes wrong, a file that is there already is left as it is.
 

@@ -1,5 +1,6 @@
 """Rows on the workers of a real Dask cluster: the same bits as in this process, whatever happens there."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -321,6 +322,15 @@ def test_a_lost_scheduler_is_named(lonely_scheduler, seconds):
 def test_no_client():
     with pytest.raises(ValueError, match=r"client = dask.distributed.Client\(\)"):
         DaskHome(da.ones((4, 2)))
+
+
+def test_a_client_that_is_asynchronous():
+    async def fit():
+        async with Client(asynchronous=True, processes=False, n_workers=1, dashboard_address=None):
+            DaskHome(da.ones((4, 2)))
+
+    with pytest.raises(ValueError, match="the Dask client in use is asynchronous"):
+        asyncio.run(fit())
 
 
 def test_what_is_a_dask_collection():

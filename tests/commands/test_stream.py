@@ -1,5 +1,6 @@
 """Tables of more rows than memory, from Parquet files here and elsewhere to groups file by file."""
 
+import errno
 import json
 
 import fsspec
@@ -13,6 +14,7 @@ from tests.commands.helpers import call, make_table, says
 import madbayes
 from madbayes.commands import sampling
 from madbayes.commands.sampling import Sampler
+from madbayes.tables import TableStream
 
 NAMES = ["2024/part-0.parquet", "2024/part-1.parquet", "2025/part-0.parquet"]
 CUTS = [70, 95]
@@ -324,6 +326,43 @@ def test_wrong_wishes_are_refused_in_one_line(parts, options, words, tmp_path, m
     monkeypatch.chdir(tmp_path)
     says(call("fit", parts, *options), 2, words)
     assert not list(tmp_path.iterdir())
+
+
+def test_results_are_not_put_among_the_files_of_the_table(streamed, tmp_path):
+    """They are Parquet too, and the next fit would take them for rows."""
+    table = write_parts(make_table(N), tmp_path / "t")
+    before = sorted(table.rglob("*"))
+    for out in (table, table / "below"):
+        says(call("fit", table, "--out", out, "--force"), 2, "whose Parquet files are the table")
+        says(call("apply", streamed, table, "--out", out, "--force"), 2, "whose Parquet files are the table")
+    assert sorted(table.rglob("*")) == before
+
+
+def test_a_place_for_checkpoints_is_looked_at_before_the_rows(parts, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(TableStream, "blocks", None)  # nobody gets there
+    says(
+        call("fit", parts, "--checkpoint", tmp_path / "file", "--out", tmp_path / "out"), 2, "is a file: name a folder"
+    )
+    found = call("fit", parts, "--checkpoint", tmp_path / "file" / "below", "--out", tmp_path / "out")
+    says(found, 4, "below' cannot be written to (Not a directory): name another folder")
+
+
+def test_a_full_disk_for_temporary_files_is_named(parts, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    (tmp_path / "spill").mkdir()
+    monkeypatch.setattr("madbayes.sources.rows.os.write", full)
+    found = call("fit", parts, "--spill-dir", tmp_path / "spill", "--out", tmp_path / "out")
+    monkeypatch.undo()
+    says(found, 4, "spill': name another folder with --spill-dir")
+    assert [path.name for path in tmp_path.rglob("*")] == ["spill"]
+
+
+def test_no_name_is_not_the_folder_we_are_in(parts, monkeypatch):
+    monkeypatch.chdir(parts)
+    says(call("fit", ""), 2, "name a table")
 
 
 def test_what_is_no_parquet_is_read_as_a_whole(table, tmp_path):

@@ -434,3 +434,26 @@ def test_an_array_of_another_library_is_not_taken_for_dates(X):
             return len(X)
 
     assert_array_equal(DPMeans(5.0).fit(Foreign()).labels_, DPMeans(5.0).fit(X).labels_)
+
+
+def test_kinds_of_numbers_that_are_none_are_told_in_one_line(model, X):
+    for table, words in (
+        (np.zeros(3, [("a", float), ("b", float)]), "X has the fields a, b: give rows and columns"),
+        (X.astype(complex), "X must hold real numbers, it has complex128 ones"),
+    ):
+        with pytest.raises(ValueError, match=words) as caught:
+            model.fit(table)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_table_of_arrow(model, X):
+    pa = pytest.importorskip("pyarrow")
+    names = [f"c{d}" for d in range(X.shape[1])]
+    assert list(model.fit(pa.table(dict(zip(names, X.T, strict=True)))).feature_names_in_) == names
+    with pytest.raises(ValueError, match="encode or leave out column 'a'"):
+        model.fit(pa.table({"a": ["x", "y"]}))
+
+
+def test_no_name_is_not_the_folder_we_are_in(model):
+    with pytest.raises(ValueError, match="X='' is no name"):
+        model.fit("")

@@ -1,5 +1,6 @@
 """Tables of many rows, in memory and in files: the same groups to the last bit, in as much memory as is allowed."""
 
+import copy
 import errno
 import gc
 import multiprocessing
@@ -10,6 +11,7 @@ import time
 import weakref
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -21,6 +23,7 @@ from madbayes.engine.search import Search
 from madbayes.estimators import at_home
 from madbayes.estimators.checkpoints import NAME, Checkpoint
 from madbayes.estimators.memory import Memory
+from madbayes.files import FolderError
 from madbayes.io import load_record
 from madbayes.model import bp_means_objective, dp_means_objective
 from madbayes.sources import FileRows
@@ -158,12 +161,55 @@ def test_what_does_not_fit_in_memory_is_kept_in_files(model, blobs, parts, tmp_p
     tight = Memory(4000, str(tmp_path))
     monkeypatch.setattr(Memory, "of", classmethod(lambda cls, *args: tight))
     there = model.fit(mapped(X, tmp_path))
-    assert isinstance(groups(there), np.memmap)
+    assert not groups(there).flags.writeable  # it is in a file
     assert_array_equal(groups(here), groups(there))
     assert here.objective_ == there.objective_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["table.npy"]
     there.save(tmp_path / "model.madbayes")
     assert_array_equal(groups(madbayes.load(tmp_path / "model.madbayes")), groups(here))
+
+
+def test_labels_in_a_file_without_a_name_travel_to_other_processes(blobs, tmp_path, monkeypatch):
+    """joblib would send the name of the file of a numpy.memmap."""
+    model = DPMeans(3000.0, search=QUICK, random_state=0)
+    wanted = model.fit(blobs).labels_
+    monkeypatch.setattr(Memory, "of", classmethod(lambda cls, *args: Memory(4000, str(tmp_path))))
+    model.fit(mapped(blobs, tmp_path))
+    (travelled,) = joblib.Parallel(n_jobs=2)(joblib.delayed(np.asarray)(labels) for labels in [model.labels_])
+    assert_array_equal(travelled, wanted)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert_array_equal(other.labels_, wanted)
+
+
+@pytest.mark.parametrize("method", ["fit", "fit_predict", "fit_transform", "partial_fit"])
+def test_temporary_files_go_with_the_fit(method, blobs, tmp_path):
+    """At once, and not when the garbage collector comes by: fits in a loop would fill the disk."""
+    model = DPMeans(3000.0, search=QUICK, random_state=0, spill_dir=tmp_path)
+    gc.collect()
+    gc.disable()
+    try:
+        getattr(model, method)(iter(np.array_split(blobs, 3)))
+        assert not list(tmp_path.iterdir())
+    finally:
+        gc.enable()
+
+
+def test_a_generator_is_gone_over_once(blobs, parts):
+    for model, X in ((DPMeans(3000.0, search=QUICK, random_state=0), blobs), (FEATURES[0], parts)):
+        wanted = model.fit(X).transform(X)
+        assert_array_equal(model.fit_transform(iter(np.array_split(X, 3))), wanted)
+
+
+def test_batches_may_be_in_files_too(blobs, tmp_path):
+    here = DPMeans(3000.0, search=QUICK, random_state=0).partial_fit(blobs[:1000])
+    there = copy.deepcopy(here)
+    here.partial_fit(blobs[1000:1500])
+    there.partial_fit(mapped(blobs[1000:1500], tmp_path))
+    for rows in ([blobs[1500:1600], blobs[1600:1700]], str(tmp_path / "last.npy")):
+        np.save(tmp_path / "last.npy", blobs[1500:1700])
+        assert_array_equal(
+            copy.deepcopy(there).partial_fit(rows).labels_, copy.deepcopy(here).partial_fit(blobs[1500:1700]).labels_
+        )
 
 
 def test_new_rows_may_be_in_a_file_too(blobs, parts, tmp_path):
@@ -174,6 +220,10 @@ def test_new_rows_may_be_in_a_file_too(blobs, parts, tmp_path):
     assert_allclose(model.score(rows), -model.objective_, rtol=1e-12)
     weights = np.linspace(1, 2, len(blobs))
     assert_allclose(model.score(rows, sample_weight=weights), model.score(blobs, sample_weight=weights), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(6999,\), but X has 7000 rows"):
+        model.score(rows, sample_weight=weights[1:])
+    with pytest.raises(ValueError, match="give a sample of its rows"):
+        model.describe(X=iter([blobs]))
     features, rows = BPMeans(2000.0, search=QUICK, random_state=0).fit(parts), mapped(parts, tmp_path)
     assert_array_equal(features.transform(rows), features.allocations_)
     with pytest.raises(ValueError, match="give a sample of its rows"):
@@ -188,8 +238,9 @@ def test_new_rows_may_be_in_a_file_too(blobs, parts, tmp_path):
         ({"memory_limit": "many"}, "memory_limit='many'"),
         ({"memory_limit": "1MB"}, "memory_limit='1MB' is too little"),
         ({"spill_dir": "no such folder"}, "no such folder"),
-        ({"spill_dir": 3}, "spill_dir=3 is not accepted"),
-        ({"checkpoint": 3}, "checkpoint=3 is not accepted"),
+        ({"spill_dir": 5}, "spill_dir=5 is not accepted: give the name of a folder"),
+        ({"checkpoint": ""}, "checkpoint='' is not accepted: give the name of a folder"),
+        ({"checkpoint": True}, "checkpoint=True is not accepted"),
     ],
 )
 def test_memory_that_cannot_be(params, words, blobs, tmp_path):
@@ -208,7 +259,7 @@ def test_a_full_disk_is_named(blobs, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Memory, "of", classmethod(lambda cls, *args: Memory(4000, str(tmp_path))))
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(OSError, match=f"in {str(tmp_path)!r}: name another folder by spill_dir"):
+    with pytest.raises(FolderError, match=f"in {str(tmp_path)!r}: name another folder by spill_dir"):
         DPMeans(3000.0, search=QUICK).fit(mapped(blobs, tmp_path))
 
 
@@ -357,11 +408,13 @@ def test_a_small_table_has_a_checkpoint_after_its_search(tmp_path):
 
 def test_a_checkpoint_that_is_no_checkpoint(blobs, tmp_path):
     (tmp_path / NAME).write_bytes(b"something else")
-    with pytest.raises(madbayes.io.ModelFileError, match="not a model of madbayes"):
+    with pytest.raises(madbayes.io.ModelFileError, match=r"^checkpoint: .*or remove that file"):
         DPMeans(3000.0, checkpoint=tmp_path).fit(blobs)
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="is a file: name a folder"):
         DPMeans(3000.0, checkpoint=tmp_path / "file").fit(blobs)
+    with pytest.raises(FolderError, match=r"checkpoint='.*below' cannot be written to .Not a directory"):
+        DPMeans(3000.0, checkpoint=tmp_path / "file" / "below").fit(blobs)
     DPMeans(3000.0, search=QUICK).fit(blobs).save(tmp_path / NAME)
     with pytest.raises(madbayes.io.ModelFileError, match="is no state of a fit"):
         DPMeans(3000.0, checkpoint=tmp_path).fit(blobs)

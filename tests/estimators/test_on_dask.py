@@ -1,9 +1,12 @@
 """Estimators on the workers of a real Dask cluster: the groups of a fit in memory, and nothing but sums in between."""
 
+import copy
 import os
+import pickle
 import signal
 from threading import Lock
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -63,6 +66,40 @@ def test_a_cluster_gives_the_bits_of_memory(model, table, client):
     assert_array_equal(groups(there).compute(), wanted)
     assert there.objective_ == value
     assert_array_equal(there.objective_trace_, trace)
+
+
+def test_a_table_of_few_rows_that_is_elsewhere(table, client):
+    """Small enough to be searched as a whole, and gone over once more all the same: callbacks are told of both."""
+    model = DPMeans(300.0, search=QUICK, random_state=0)
+    wanted = model.fit(table[:300]).objective_
+    assert_allclose(model.fit(da.from_array(table[:300], chunks=(100, 5))).objective_, wanted, rtol=1e-12)
+
+
+def test_a_model_whose_labels_are_elsewhere_is_pickled(table, client):
+    model = DPMeans(3000.0, search=QUICK, random_state=0).fit(da.from_array(table, chunks=(1000, 5)))
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert_array_equal(other.labels_.compute(), model.labels_.compute())
+
+
+def test_weights_of_new_rows(table, client):
+    model, weights = DPMeans(3000.0, search=QUICK, random_state=0).fit(table), np.linspace(1, 2, len(table))
+    wanted = model.score(table, sample_weight=weights)
+    frame = dd.from_pandas(pd.DataFrame(table), npartitions=5)
+    for given in (weights, da.from_array(weights, chunks=700), dd.from_pandas(pd.Series(weights), npartitions=2)):
+        assert_allclose(model.score(frame, sample_weight=given), wanted, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(5999,\), but X has 6000 rows"):
+        model.score(frame, sample_weight=weights[1:])
+    with pytest.raises(ValueError, match="give weights >= 0"):
+        model.score(frame, sample_weight=-weights)
+
+
+def test_new_rows_that_are_no_table(table, client):
+    model = DPMeans(3000.0, search=QUICK, random_state=0).fit(table)
+    for X in (da.zeros(5), da.zeros((2, 5, 2)), dask.delayed(table)):
+        with pytest.raises(ValueError, match="give a Dask array of 2 dimensions, or a data frame"):
+            model.predict(X)
+    with pytest.raises(ValueError, match="not those of Dask"):
+        model.partial_fit(da.from_array(table))
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)

@@ -8,6 +8,7 @@ has died: the answer is the same.
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -34,17 +35,35 @@ def find_client() -> Any:
             "X is a Dask collection: install dask.distributed with pip install 'madbayes[dask]'"
         ) from error
     try:
-        return get_client()
+        client = get_client()
     except ValueError:
         raise ValueError(
             "X is a Dask collection, and no Dask client is there to compute with: make one first, "
             "for example client = dask.distributed.Client()"
         ) from None
+    if client.asynchronous:
+        raise ValueError(
+            "X is a Dask collection, and the Dask client in use is asynchronous: call this in a thread with a client "
+            "of its own, dask.distributed.Client(address)"
+        )
+    return client
 
 
 def is_frame(X: Any) -> bool:
     """Whether X has columns; a series says so, too."""
-    return hasattr(X, "columns") and X.ndim == 2
+    return hasattr(X, "columns") and dimensions(X) == 2
+
+
+def dimensions(X: Any) -> int | None:
+    """How many X has; None of what is not known to have any, such as a delayed object."""
+    found = getattr(X, "ndim", None)
+    return found if isinstance(found, int) else None
+
+
+def check_matrix(X: Any) -> None:
+    """Refuse what has no rows and columns."""
+    if dimensions(X) != 2 or not hasattr(X, "rechunk" if not is_frame(X) else "columns"):
+        raise ValueError(f"X={type(X).__name__} is not accepted: give a Dask array of 2 dimensions, or a data frame")
 
 
 def as_rows(X: Any) -> Any:
@@ -53,10 +72,9 @@ def as_rows(X: Any) -> Any:
     Its keys are new in every call: a scheduler that remembers some must not take them for those of another graph, in
     which the same tasks were put together in another way.
     """
+    check_matrix(X)
     if is_frame(X):
         X = _array_of_frame(X)
-    if getattr(X, "ndim", None) != 2 or not hasattr(X, "rechunk"):
-        raise ValueError(f"X={type(X).__name__} is not accepted: give a Dask array of 2 dimensions, or a data frame")
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must hold numbers only: it has {X.dtype} values")
     if np.isnan(X.shape[1]):
@@ -131,17 +149,47 @@ def lazy_rows(
     """
     rows, shape = as_rows(X), (0,) if width is None else (0, width)
     nothing = np.empty(shape, rows.dtype if dtype is None else dtype)
-
-    def one(block: NDArray, block_id: tuple[int, ...]) -> NDArray:
-        try:
-            return function(block).astype(nothing.dtype, copy=False) if len(block) else nothing
-        except ValueError as error:
-            raise ValueError(f"partition {block_id[0]}: {error}") from error
-
+    one = partial(_of_block, function, nothing)
     chunks = (rows.chunks[0] if lengths is None else tuple(lengths),)
     if width is None:
         return rows.map_blocks(one, drop_axis=1, chunks=chunks, meta=nothing)
     return rows.map_blocks(one, chunks=(*chunks, (width,)), meta=nothing)
+
+
+def _of_block(
+    function: Callable[[NDArray], NDArray], nothing: NDArray, block: NDArray, block_id: tuple[int, ...]
+) -> NDArray:
+    """What a function gives for some rows; nothing for none."""
+    try:
+        return function(block).astype(nothing.dtype, copy=False) if len(block) else nothing
+    except ValueError as error:
+        raise ValueError(f"partition {block_id[0]}: {error}") from error
+
+
+def weights_like(sample_weight: Any, lengths: tuple[int, ...]) -> Any:
+    """A Dask array of weights with chunks of these lengths."""
+    import dask.array as da
+
+    if hasattr(sample_weight, "to_frame") and is_dask(sample_weight):
+        sample_weight = as_rows(sample_weight.to_frame())[:, 0]
+    weights = sample_weight if is_dask(sample_weight) else da.from_array(np.asarray(sample_weight))
+    if np.isnan(weights.size):
+        weights = weights.compute_chunk_sizes()
+    n_rows = sum(lengths)
+    if weights.shape != (n_rows,):
+        raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows: give ({n_rows},)")
+    return weights.rechunk((lengths,))
+
+
+def weighted_sum(values: Any, sample_weight: Any) -> float:
+    """The sum of a number for each row, times its weight."""
+    if sample_weight is None:
+        return float(values.sum(dtype=np.float64).compute())
+    if np.isnan(values.shape[0]):
+        values = values.compute_chunk_sizes()
+    weights = weights_like(sample_weight, values.chunks[0])
+    check_weights([weights.min().compute(), weights.max().compute()], 2)
+    return float((values * weights).sum(dtype=np.float64).compute())
 
 
 class Block(NamedTuple):
@@ -282,6 +330,8 @@ class DaskHome:
         with scheduler_needed(self.client):
             with self.client.as_current():
                 table = as_rows(X)
+            if not table.shape[1]:
+                raise ValueError("X has 0 columns: give at least one")
             self.dtype = np.dtype(table.dtype)
             blocks = self._map(block_of, self._computed(table))
             self.lengths = self._check(blocks)
@@ -325,7 +375,9 @@ class DaskHome:
         if sample_weight is None:
             return
         with scheduler_needed(self.client):
-            weights = self._computed(self._like_rows(sample_weight))
+            with self.client.as_current():
+                like_rows = weights_like(sample_weight, tuple(n for n in self.lengths if n))
+            weights = self._computed(like_rows)
             held = self._map(with_weights, self.held, [[weights[p] for p in parts] for parts in self.groups])
             found = np.array(self.client.gather(self._map(about_weights, held)))
         self.weighted = check_weights(found[:, :2].ravel(), 2 * len(found)) is not None
@@ -333,21 +385,6 @@ class DaskHome:
             raise ValueError(f"sample_weight is zero for {zeros} rows of a table that is not in memory: leave them out")
         if self.weighted:
             self.held = held
-
-    def _like_rows(self, sample_weight: Any) -> Any:
-        """A Dask array of weights with the chunks of the parts."""
-        import dask.array as da
-
-        if hasattr(sample_weight, "to_frame") and is_dask(sample_weight):
-            sample_weight = as_rows(sample_weight.to_frame())[:, 0]
-        weights = sample_weight if is_dask(sample_weight) else da.from_array(np.asarray(sample_weight))
-        if np.isnan(weights.size):
-            with self.client.as_current():
-                weights = weights.compute_chunk_sizes()
-        n_rows = self.shape[0]
-        if weights.shape != (n_rows,):
-            raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows: give ({n_rows},)")
-        return weights.rechunk((tuple(n for n in self.lengths if n),))
 
     def _grouped(self, blocks: list) -> list[list[int]]:
         """Parts that are on the same worker, as many groups for each as it has threads."""

@@ -13,7 +13,7 @@ from madbayes.commands.errors import one_line
 from madbayes.commands.intake import take_again_whole
 from madbayes.commands.options import Settings
 from madbayes.commands.results import Fitted, open_model
-from madbayes.commands.streaming import check_needed, is_streamed, open_stream, write_dataset
+from madbayes.commands.streaming import check_needed, check_outside, is_streamed, open_stream, write_dataset
 from madbayes.estimators.describing import group_words, top_columns
 from madbayes.evidence import path_words
 from madbayes.explain import units_of
@@ -111,6 +111,7 @@ def apply_in_blocks(
     """The groups of a table that need not fit in memory, in a folder."""
     place = out if out is not None else Path(f"{results.stem_of(source)}-{results.ASSIGNMENTS_FOLDER}")
     results.check_folder(place, force=force)
+    check_outside(place, source)
     fitted = open_model(model)
     stream = open_stream(source, settings.memory_bytes, None, talk)
     check_needed(fitted.recipe, stream)

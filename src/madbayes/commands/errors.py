@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from madbayes.files import FolderError
 from madbayes.io import ModelFileError
 from madbayes.tables import TableError
 
@@ -110,6 +111,8 @@ def usage_in_one_line(*, as_json: bool) -> Iterator[None]:
 
 def place_words(error: OSError) -> str:
     """What is wrong with a place, and what to do."""
+    if isinstance(error, FolderError):
+        return str(error).replace("by spill_dir", "with --spill-dir").replace("checkpoint=", "--checkpoint ")
     if error.errno in FULL and error.filename is None:  # it is no file, then
         return f"{FULL[error.errno]}: what was to be printed is lost, files that were written are in their place"
     if error.errno in FULL:

@@ -16,6 +16,7 @@ from madbayes.commands.sampling import Sample, drawn_rows
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.estimators.base import PATH_LENGTH, GroupEstimator
+from madbayes.estimators.checkpoints import check_folder
 from madbayes.evidence import path_words
 from madbayes.files import plain
 from madbayes.sources import FileRows
@@ -94,12 +95,25 @@ def fitted_to(model: GroupEstimator, X: NDArray | FileRows) -> GroupEstimator:
     try:
         return model.fit(X)
     except ValueError as error:
-        # What a user can put right is told in terms of options.
-        found = re.match(r"(memory_limit|checkpoint)(=?)", str(error))
-        if found is None:
-            raise
-        option = f"--{found[1].replace('_', '-')}{' ' if found[2] else ''}"
-        raise UsageError(f"{option}{str(error)[found.end() :]}") from error
+        raise in_options(error) from error
+
+
+def in_options(error: ValueError) -> ValueError:
+    """What a user can put right, told in terms of options."""
+    found = re.match(r"(memory_limit|checkpoint)(=?)", str(error))
+    if found is None:
+        return error
+    option = f"--{found[1].replace('_', '-')}{' ' if found[2] else ''}"
+    return UsageError(f"{option}{str(error)[found.end() :]}")
+
+
+def check_checkpoint(folder: str | None) -> None:
+    """Refuse a place for the state of the fit before there is work that could be lost."""
+    try:
+        if folder is not None:
+            check_folder(folder)
+    except ValueError as error:
+        raise in_options(error) from error
 
 
 def fit_near_groups(

@@ -14,12 +14,12 @@ import madbayes
 from madbayes.commands import options, results
 from madbayes.commands.console import Talk, data, log, talking
 from madbayes.commands.errors import Code, Interrupts, interrupts, one_line
-from madbayes.commands.finding import find, find_path, path_lines, path_values, refit
+from madbayes.commands.finding import check_checkpoint, find, find_path, path_lines, path_values, refit
 from madbayes.commands.intake import Intake, take_in
 from madbayes.commands.options import Settings, settings_of
 from madbayes.commands.results import Fitted
 from madbayes.commands.sampling import Sample
-from madbayes.commands.streaming import StreamIntake, short_name
+from madbayes.commands.streaming import StreamIntake, check_outside, short_name
 from madbayes.comparison import Stability
 from madbayes.engine.path import PenaltyPath
 from madbayes.explain import Explanation, explain
@@ -186,6 +186,8 @@ def fit_table(settings: Settings, out: Path, talk: Talk, stopped: Interrupts, *,
     """Read, fit, explain and write."""
     began = datetime.now(UTC)
     results.check_folder(out, force=force)
+    check_outside(out, str(settings.data))
+    check_checkpoint(settings.checkpoint)
     intake = take_in(settings, talk)
     settings = replace(settings, scale=intake.recipe.scale, pca=intake.recipe.pca, missing=intake.recipe.missing)
     # From here on Ctrl-C ends with a result, and a module that was interrupted while it was imported cannot give one.

@@ -219,7 +219,7 @@ def settings_of(context: typer.Context, config: Path | None) -> Settings:
     for name in (field.name for field in fields(Settings)):
         if name in given and (is_given(context, name) or name not in values):
             values[name] = source_name(given[name]) if name == "data" else plain_option(given[name])
-    if values.get("data") is None:
+    if not values.get("data"):
         raise UsageError("name a table: madbayes fit DATA, or --config RUN.json of an earlier run")
     explicit = {name for name in ("penalty", "groups") if is_given(context, name)}
     if explicit == {"penalty", "groups"}:
@@ -297,7 +297,7 @@ def is_given(context: typer.Context, name: str) -> bool:
 
 def source_name(source: str | None) -> str | None:
     """A table by a name that means the same in every folder."""
-    return source if source is None or is_url(source) else str(Path(source).absolute())
+    return source if not source or is_url(source) else str(Path(source).absolute())
 
 
 def plain_option(value: Any) -> Any:

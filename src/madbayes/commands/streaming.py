@@ -48,6 +48,14 @@ def is_streamed(source: str, memory_limit: str | None, bad_rows: str | None) -> 
     return True
 
 
+def check_outside(out: Path, source: str) -> None:
+    """Refuse results among the files of the table: the next time they would be taken for some of its rows."""
+    if is_url(source) or not Path(source).is_dir() or not can_stream(source):
+        return
+    if out.resolve().is_relative_to(Path(source).resolve()):
+        raise UsageError(f"--out {out}: is in {source!r}, whose Parquet files are the table; name a place elsewhere")
+
+
 @dataclass(frozen=True, eq=False)
 class StreamIntake:
     """A table whose numbers are on the disk.

@@ -25,7 +25,7 @@ from madbayes.estimators.canonical import canonical_order
 from madbayes.estimators.checkpoints import Checkpoints, problem_of
 from madbayes.estimators.describing import Units, extreme_rows, group_words, top_columns
 from madbayes.estimators.identity import name_groups
-from madbayes.estimators.intake import applied, look_at, take_in
+from madbayes.estimators.intake import applied, held, look_at, take_in
 from madbayes.estimators.memory import NO_LIMIT, Memory
 from madbayes.estimators.problem import (
     Found,
@@ -110,6 +110,23 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
         self.__dict__ = other.__dict__
         progress.end({})
         return self
+
+    def fit_transform(self, X: ArrayLike, y: None = None, **fit_params: Any) -> Any:
+        """``fit``, then ``transform`` of the same rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_columns)
+            As in ``fit``; blocks may come from a generator, which is gone over once.
+        y : ignored
+        **fit_params
+            Of ``fit``.
+
+        Returns
+        -------
+        array of shape (n_rows, n_groups)
+        """
+        return super().fit_transform(held(self, X), y, **fit_params)
 
     def _checkpoints(self, problem: Problem) -> Checkpoints | None:
         """Where the state of the fit is written, if the user wants that."""
@@ -478,9 +495,12 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
     def _loss_by_part(self, table: Any, sample_weight: ArrayLike | None) -> float:
         """The squared error of rows that are not in memory."""
         errors = self._by_part(table, "_fits_of", (2,))[:, 0]
-        if isinstance(table, FileRows):
-            sample_weight = validation.check_weights(sample_weight, len(table))
-        return float((errors if sample_weight is None else errors * sample_weight).sum(dtype=np.float64))
+        if not isinstance(table, FileRows):
+            from madbayes.backends.dask import weighted_sum
+
+            return weighted_sum(errors, sample_weight)
+        weights = validation.check_weights(sample_weight, len(table))
+        return float((errors if weights is None else errors * weights).sum(dtype=np.float64))
 
     def describe(self, n_columns: int = 3, *, X: ArrayLike | None = None, n_rows: int = 3) -> list[dict[str, Any]]:
         """The groups in plain values and in words, largest first.
@@ -531,7 +551,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
                 }
             )
         if X is not None:
-            errors, Z = np.asarray(self.score_samples(X))[:, 0], self._memberships(X)
+            Z, errors = self._memberships(X), np.asarray(self.score_samples(X))[:, 0]
             for k, group in enumerate(described):
                 rows = extreme_rows(errors, np.flatnonzero(Z[:, k]), n_rows)
                 group["typical_rows"], group["worst_rows"] = rows

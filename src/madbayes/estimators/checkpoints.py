@@ -5,6 +5,7 @@ before the first pass over all rows. It is replaced in one step, so that there i
 """
 
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.path import PenaltyPath
+from madbayes.files import FolderError
 from madbayes.io import ModelFileError, load_record, save_record
 from madbayes.paper import Run
 
@@ -52,16 +54,18 @@ class Checkpoints:
 
     def __init__(self, folder: str | os.PathLike[str], problem: Mapping[str, Any]) -> None:
         self.path, self.problem = Path(folder) / NAME, dict(problem)
-        if self.path.parent.exists() and not self.path.parent.is_dir():
-            raise ValueError(f"checkpoint={os.fspath(folder)!r} is a file: name a folder")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        check_folder(folder)
         self.state = self._read()
 
     def _read(self) -> Checkpoint | None:
         """The state that is there, if there is one."""
         if not self.path.exists():
             return None
-        state = load_record(self.path)
+        try:
+            state = load_record(self.path)
+        except (ModelFileError, IsADirectoryError) as error:
+            what = str(error).partition(": ")[0]  # without what to do about a model
+            raise ModelFileError(f"checkpoint: {what}: name another folder, or remove that file") from error
         if not isinstance(state, Checkpoint):
             raise ModelFileError(f"{str(self.path)!r} is no state of a fit: name another folder for checkpoint")
         if odd := [name for name, value in self.problem.items() if state.problem.get(name) != value]:
@@ -84,6 +88,20 @@ class Checkpoints:
     def _write(self, state: Checkpoint) -> None:
         save_record(state, self.path)
         self.state = state
+
+
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """Make the folder, and find out now whether it can be written to: the first state comes after a long search."""
+    path, name = Path(folder), os.fspath(folder)
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"checkpoint={name!r} is a file: name a folder")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        words = f"checkpoint={name!r} cannot be written to ({error.strerror}): name another folder"
+        raise FolderError(error.errno, words) from error
 
 
 def problem_of(estimator: Any, shape: tuple[int, int], dtype: np.dtype, mean: NDArray, scatter: NDArray) -> dict:

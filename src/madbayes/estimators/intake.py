@@ -1,5 +1,6 @@
 """The tables that estimators take: in memory, in files, or on a cluster."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,9 @@ def look_at(estimator: Any, X: Any) -> Any:
     Their columns must be those that the estimator knows.
     """
     if is_dask(X):
-        from madbayes.backends.dask import is_frame
+        from madbayes.backends.dask import check_matrix, is_frame
 
+        check_matrix(X)
         names = list(X.columns) if is_frame(X) else None
         know_columns(estimator, X.shape[1] if names is None else len(names), names, reset=False)
         return X
@@ -45,6 +47,11 @@ def _here(estimator: Any, X: Any, *, reset: bool) -> Any:
         return validation.check_table(estimator, X, reset=reset)
     know_columns(estimator, source.rows.shape[1], source.columns, reset=reset)
     return source.rows
+
+
+def held(estimator: Any, X: Any) -> Any:
+    """Rows that can be gone over twice; of blocks that come but once, a copy in a file."""
+    return open_rows(X, spill_dir=estimator.spill_dir) if isinstance(X, Iterator) else X
 
 
 def applied(model: Any, method: str, rows: NDArray) -> NDArray:

@@ -1,5 +1,6 @@
 """How the memory that the user allows is spent, where the rows stay in a file."""
 
+import mmap
 import tempfile
 from dataclasses import dataclass
 from math import prod
@@ -11,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from madbayes.engine.homes import part_rows
 from madbayes.sources import parse_memory, resident_memory
 from madbayes.sources.ledger import Ledger
-from madbayes.sources.spilling import space_named
+from madbayes.sources.rows import folder_named
 
 # For what does not grow with the table: samples that are searched, compiled code, summaries.
 REST = 64 * 10**6
@@ -70,11 +71,13 @@ class Memory:
                 array[row : row + len(block)] = block
                 row += len(block)
             return array
-        with space_named(self.folder), tempfile.TemporaryFile(dir=self.folder) as file:
+        with folder_named(self.folder), tempfile.TemporaryFile(dir=self.folder) as file:
             for block in blocks:
                 file.write(np.ascontiguousarray(block, dtype=dtype).data)
             file.flush()
-            return np.memmap(file, dtype, "r", shape=shape)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            # Not a numpy.memmap: joblib sends the name of its file to other processes, and this one has none.
+            return np.frombuffer(mapped, dtype).reshape(shape)
 
 
 # Tables in memory: what is kept of their rows is, too.

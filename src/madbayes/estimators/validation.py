@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from madbayes.engine.search import Search
+from madbayes.sources.numbers import is_arrow
 
 DTYPES = (np.float64, np.float32)
 
@@ -79,7 +80,7 @@ def check_decay(decay: Any) -> None:
 
 def check_path(name: str, value: Any) -> None:
     """The name of a file or folder, or None."""
-    if value is not None and not isinstance(value, str | os.PathLike):
+    if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
         raise ValueError(f"{name}={value!r} is not accepted: give the name of a folder, or None")
 
 
@@ -145,6 +146,7 @@ def columns_kept(estimator: Any) -> Iterator[None]:
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> NDArray:
     """X as a finite float32 or float64 matrix; the estimator remembers or compares its columns."""
+    X = _plain_table(X)
     if not issparse(X) and (text := _text_columns(X)):
         raise ValueError(f"X must hold numbers only: encode or leave out {text}")
     try:
@@ -156,6 +158,18 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> NDArray:
     check_finite(table, getattr(X, "columns", None))
     check_range(table)
     return table
+
+
+def _plain_table(X: Any) -> Any:
+    """A table of Arrow as a data frame; refuse kinds of numbers of which scikit-learn would print the whole table."""
+    if is_arrow(X):
+        return X.to_pandas()
+    dtype = getattr(X, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.names:
+        raise ValueError(f"X has the fields {', '.join(dtype.names)}: give rows and columns of numbers of one type")
+    if isinstance(dtype, np.dtype) and dtype.kind == "c":
+        raise ValueError(f"X must hold real numbers, it has {dtype} ones. Complex data not supported")
+    return X
 
 
 def _column_name(columns: Any, d: np.intp) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.homes import Kept
-from madbayes.sources.spilling import space_named
+from madbayes.sources.rows import folder_named
 
 
 class Slot(NamedTuple):
@@ -52,7 +52,8 @@ class Ledger:
     @cached_property
     def file(self) -> IO[bytes]:
         """For what does not fit in memory."""
-        file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
+        with folder_named(self.folder):
+            file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
         finalize(self, file.close)
         return file
 
@@ -80,7 +81,7 @@ class Ledger:
                 slot = Slot(self.end, size, forms)
                 self.end += size
         offset = slot.offset
-        with space_named(str(self.folder)):
+        with folder_named(self.folder):
             for array in kept:
                 offset += write_all(descriptor, np.ascontiguousarray(array), offset)
         return slot._replace(forms=forms)

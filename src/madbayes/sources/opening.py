@@ -15,8 +15,8 @@ from madbayes.sources.mapped import file_blocks, is_mapped, map_blocks, rows_of_
 from madbayes.sources.numbers import check_unnamed, is_arrow
 from madbayes.sources.parquet import Plan, dataset_batches, file_batches, is_dataset, plan_dataset, plan_files
 from madbayes.sources.places import Place, places_of
-from madbayes.sources.rows import FileRows
-from madbayes.sources.spilling import Source, Wish, check_space, numbered, space_named, spilled
+from madbayes.sources.rows import FileRows, folder_named
+from madbayes.sources.spilling import Source, Wish, check_space, numbered, spilled
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -91,6 +91,8 @@ def open_rows(
 
 def check_folder(spill_dir: str | os.PathLike[str] | None) -> str:
     """Where temporary files are put."""
+    if spill_dir is not None and not isinstance(spill_dir, str | os.PathLike):
+        raise ValueError(f"spill_dir={spill_dir!r} is not accepted: give the name of a folder, or None")
     folder = tempfile.gettempdir() if spill_dir is None else os.fspath(spill_dir)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"spill_dir={folder!r} is no folder: make it first, or name another")
@@ -159,9 +161,10 @@ def open_array(place: Place, wish: Wish) -> Source:
 
 def fetched(file: Any, folder: str) -> str:
     """A copy of a file, in a folder."""
-    descriptor, path = tempfile.mkstemp(prefix="madbayes-", suffix=".npy", dir=folder)
+    with folder_named(folder):
+        descriptor, path = tempfile.mkstemp(prefix="madbayes-", suffix=".npy", dir=folder)
     try:
-        with space_named(folder), os.fdopen(descriptor, "wb") as copy:
+        with folder_named(folder), os.fdopen(descriptor, "wb") as copy:
             shutil.copyfileobj(file, copy, 2**23)
     except BaseException:
         os.unlink(path)

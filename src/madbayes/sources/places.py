@@ -33,6 +33,8 @@ def places_of(name: str | os.PathLike[str]) -> list[Place]:
     The order is that of text, as in pyarrow and pandas: "part-10" comes before "part-2". Files and folders whose names
     begin with a dot or an underscore are left out, as they are there.
     """
+    if not str(name):  # which Path takes for the folder we are in
+        raise ValueError(f"X='' is no name: give {ACCEPTED}")
     return places_elsewhere(str(name)) if is_url(name) else places_here(Path(name))
 
 

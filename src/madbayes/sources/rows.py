@@ -1,13 +1,17 @@
 """Rows of numbers in a file: read a block at a time, never mapped into memory."""
 
+import errno
 import os
 import tempfile
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from madbayes.files import FolderError
 
 # Rows that are taken one by one are read together with what lies between them, so many bytes at once,
 BUFFER_BYTES = 2**20
@@ -15,6 +19,22 @@ BUFFER_BYTES = 2**20
 GAP_BYTES = 2**16
 # So many rows of a slice with a step are taken at once.
 TAKEN_AT_ONCE = 2**16
+
+
+# A disk that is full, a folder that may not be written to, or that is gone.
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
+
+
+@contextmanager
+def folder_named(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """If a temporary file cannot be made or written, say in which folder, and how to name another."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_PLACE:
+            raise
+        words = f"{os.strerror(error.errno)} in {os.fspath(folder)!r}: name another folder by spill_dir"
+        raise FolderError(error.errno, words) from error
 
 
 class FileRows:
@@ -223,7 +243,9 @@ class RowWriter:
 
     def __init__(self, folder: str | os.PathLike[str] | None, n_columns: int, dtype: DTypeLike) -> None:
         self.n_columns, self.dtype, self.n_rows = n_columns, np.dtype(dtype), 0
-        self._descriptor, self._path = tempfile.mkstemp(prefix="madbayes-", suffix=".rows", dir=folder)
+        self.folder = tempfile.gettempdir() if folder is None else folder
+        with folder_named(self.folder):
+            self._descriptor, self._path = tempfile.mkstemp(prefix="madbayes-", suffix=".rows", dir=self.folder)
         self._aborting = weakref.finalize(self, _abort, self._descriptor, self._path, os.getpid())
 
     def append(self, block: NDArray) -> None:
@@ -236,8 +258,9 @@ class RowWriter:
             return
         numbers = np.ascontiguousarray(block, self.dtype)
         left = numbers.reshape(-1).view(np.uint8).data
-        while left:
-            left = left[os.write(self._descriptor, left) :]
+        with folder_named(self.folder):
+            while left:
+                left = left[os.write(self._descriptor, left) :]
         self.n_rows += len(block)
 
     def close(self) -> FileRows:

@@ -1,15 +1,15 @@
 """Blocks of rows, checked and written to a temporary file."""
 
 import errno
-import os
 import shutil
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
+from madbayes.files import FolderError
 from madbayes.sources.checks import BadRows, Block, Screen
 from madbayes.sources.numbers import Numbers, as_numbers
 from madbayes.sources.rows import FileRows, RowWriter
@@ -84,8 +84,7 @@ class Spill:
             self.writer = RowWriter(self.wish.folder, numbers.matrix.shape[1], self.dtype)
         self._compare(block, numbers)
         rows = self.screen.passed(block, numbers.matrix, self.names)
-        with space_named(self.wish.folder):
-            self.writer.append(rows)
+        self.writer.append(rows)
 
     def _compare(self, block: Block, numbers: Numbers) -> None:
         """A block must be like those before."""
@@ -124,20 +123,8 @@ def check_space(shape: tuple[int, int], dtype: np.dtype, folder: str) -> None:
     """Refuse to begin what cannot end."""
     needed, free = shape[0] * shape[1] * dtype.itemsize, shutil.disk_usage(folder).free
     if needed > free:
-        raise OSError(
+        raise FolderError(
             errno.ENOSPC,
             f"{spaced(shape[0])} rows need {needed / 1e9:.3g} GB in {folder!r}, where {free / 1e9:.3g} GB are free: "
             "name another folder by spill_dir",
         )
-
-
-@contextmanager
-def space_named(folder: str) -> Iterator[None]:
-    """A disk that is full all the same is named too."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        words = f"{os.strerror(error.errno)} in {folder!r}: name another folder by spill_dir"
-        raise OSError(error.errno, words) from error
