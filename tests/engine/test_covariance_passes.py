@@ -96,7 +96,7 @@ def test_a_pass_is_the_serial_pass_in_the_corresponding_order(start, name, cap, 
 
     prior = CRP() if cap is None else DirichletMultinomial(cap)
     serial = engine.Descent(engine.Table.of(X, weights), Objective(likelihood, prior, penalty), order, cap, ALONE)
-    state = serial.start(X[:2].astype(float), None)
+    state = serial.start(X[:2].astype(float))
     after = serial.step(state, serial.look(state))
     assert after is not None
     rows.drop_empty()

@@ -295,11 +295,10 @@ class Descent:
         """New clusters at these places."""
         return self.empty.take(labels if self.likelihood.n_slots else np.zeros_like(labels)).at(means)
 
-    def start(self, means: NDArray | None, labels: NDArray | None) -> State:
-        """Rows where their labels are, or at the nearest mean, or all in one cluster; fitted."""
+    def start(self, means: NDArray | None) -> State:
+        """Rows at the nearest mean, or all in one cluster; fitted."""
         means = np.asarray(self.table.X[:1] if means is None else means, dtype=np.float64)
-        if labels is None:
-            labels = self._nearest(means)
+        labels = self._nearest(means)
         # The start may be far from all rows: a first mean is near enough to take differences to it.
         return self.fit(labels, cluster_means(self.table, labels, means, self.workers))
 
@@ -429,21 +428,17 @@ def covariance_dp_means(
     likelihood: Likelihood,
     A: NDArray | None = None,
     *,
-    labels: NDArray | None = None,
     order: NDArray | None = None,
     max_clusters: int | None = None,
     sample_weight: Weights = None,
     max_iter: int = 300,
     workers: Workers,
 ) -> CovarianceClusters:
-    """The run of :func:`madbayes.paper.covariance_dp_means`, with the same labels.
-
-    With ``labels`` it goes on from these clusters, whose means are near A.
-    """
+    """The run of :func:`madbayes.paper.covariance_dp_means`, with the same labels."""
     cap = likelihood.n_slots or max_clusters
     objective = Objective(likelihood, CRP() if cap is None else DirichletMultinomial(cap), penalty)
     run = Descent(Table.of(X, sample_weight), objective, order, cap, workers)
-    state = run.start(A, labels)
+    state = run.start(A)
     seen = run.look(state)
     trace, converged = [seen.value], False
     while not converged and len(trace) <= max_iter:
