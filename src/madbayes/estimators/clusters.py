@@ -85,8 +85,11 @@ class ClusterEstimator(ClusterMixin, GroupEstimator):
     _adds_up = False
 
     def _row_errors(self, X: NDArray, assigned: NDArray) -> NDArray[np.float64]:
-        R = X - self._groups()[assigned]
-        return np.einsum("nd,nd->n", R, R)
+        from madbayes.engine import kernels
+
+        errors = np.empty(len(X))
+        kernels.row_distances(X, self._groups(), assigned.astype(np.int64), errors)
+        return errors
 
     def _store_parameters(self, A: Any) -> None:
         self.cluster_centers_ = means_of(A)
