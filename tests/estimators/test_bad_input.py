@@ -447,7 +447,8 @@ def test_kinds_of_numbers_that_are_none_are_told_in_one_line(model, X):
 
 
 def test_a_table_of_arrow(model, X):
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
+
     names = [f"c{d}" for d in range(X.shape[1])]
     assert list(model.fit(pa.table(dict(zip(names, X.T, strict=True)))).feature_names_in_) == names
     with pytest.raises(ValueError, match="encode or leave out column 'a'"):

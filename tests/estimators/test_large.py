@@ -137,7 +137,7 @@ def test_rows_of_no_weight_have_labels_and_no_influence(blobs):
 
 
 def test_blocks_and_parquet_are_tables(blobs, tmp_path):
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     model = DPMeans(3000.0, search=QUICK, random_state=0)

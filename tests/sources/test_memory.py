@@ -39,7 +39,8 @@ def test_memory_grows_by_what_is_used():
 
 @pytest.mark.parametrize(("platform", "unit"), [("linux", 1024), ("darwin", 1)])
 def test_where_the_system_does_not_tell(monkeypatch, platform, unit):
-    resource = pytest.importorskip("resource")
+    import resource
+
     monkeypatch.setattr(Path, "exists", lambda _: False)
     monkeypatch.setattr(sys, "platform", platform)
     assert resident_memory() == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
