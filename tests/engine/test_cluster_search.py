@@ -198,6 +198,44 @@ def test_merge_costs_are_what_merging_costs(X, seed):
     assert len(np.unique(state.labels)) == K - 1
 
 
+@given(tables, penalties, seeds)
+def test_crossed_clusters_are_no_worse_than_either(X, penalty, seed):
+    """Costs of clusters add up, and where both solutions have the same rows together the cheaper are taken."""
+    rng = np.random.default_rng(seed)
+    weights = random_weights(rng, len(X))
+    landscape = ClusterLandscape.of(X, penalty, weights)
+    one, two = (solution_of(landscape, random_labels(rng, len(X), int(rng.integers(1, len(X) + 1)))) for _ in range(2))
+    labels = landscape.crossed(one, two)
+    assume(labels is not None)
+    value = error_of(X, labels, weights) + penalty * (len(np.unique(labels)) - 1)
+    objectives = [error_of(X, s.groups, weights) + penalty * (s.K - 1) for s in (one, two)]
+    assert value <= min(objectives) + 1e-9 * (1 + max(objectives))
+    assert set(labels) == set(range(len(np.unique(labels))))
+
+
+def test_places_are_taken_from_whoever_is_better_there():
+    """Two pairs of rows far from each other: either solution splits one of them well."""
+    X = np.array([[0.0], [0.1], [5.0], [5.1], [100.0], [100.1], [105.0], [105.1]])
+    landscape = ClusterLandscape.of(X, 1.0)
+    one = solution_of(landscape, np.array([0, 0, 1, 1, 2, 3, 2, 3]))
+    two = solution_of(landscape, np.array([0, 1, 0, 1, 2, 2, 3, 3]))
+    assert_array_equal(landscape.crossed(one, two), [0, 0, 1, 1, 2, 2, 3, 3])
+    assert_array_equal(landscape.crossed(two, one), [2, 2, 3, 3, 0, 0, 1, 1])
+    best = solution_of(landscape, np.array([0, 0, 1, 1, 2, 2, 3, 3]))
+    assert landscape.crossed(best, two) is None
+
+
+def test_crossing_keeps_the_number_that_is_given():
+    """Where the other solution is better it has one cluster more; elsewhere as many, and is worse."""
+    X = np.array([[0.0], [0.1], [5.0], [5.1], [100.0], [100.1], [105.0], [105.1]])
+    landscape = ClusterLandscape.of(X, 0.0, K=3)
+    one = solution_of(landscape, np.array([0, 0, 0, 0, 1, 1, 2, 2]))
+    two = solution_of(landscape, np.array([0, 0, 1, 1, 2, 2, 2, 2]))
+    assert landscape.crossed(one, two) is None
+    worse = solution_of(landscape, np.array([0, 0, 0, 0, 1, 2, 1, 2]))
+    assert len(np.unique(landscape.crossed(worse, one))) == 3
+
+
 @given(tables, seeds)
 def test_all_pairs_that_merge_at_once_cost_less_than_the_price_together(X, seed):
     rng = np.random.default_rng(seed)
@@ -356,8 +394,9 @@ def test_mixtures_where_single_rows_never_open_a_cluster(shape, penalty, K, valu
 
 
 def test_a_mixture_whose_clusters_are_worth_splitting():
+    """To the value that took other searches 45 seconds; they had neither regrouped by lineages nor crossed any."""
     found = best_of(ClusterLandscape.of(mixture(2000, 10, 20, 4), 60.0), options=Search(max_moves=2000))
-    assert found.value <= 19465
+    assert found.value <= 19409.2
 
 
 def test_k_means_is_no_worse_than_the_best_of_many_seedings():

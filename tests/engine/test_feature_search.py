@@ -23,7 +23,7 @@ from madbayes.engine.feature_search import (
     row_columns,
 )
 from madbayes.engine.kernels import search as kernel
-from madbayes.engine.search import STRIDE, Search, report, search
+from madbayes.engine.search import ABREAST, STRIDE, Search, report, search
 from madbayes.model import bp_means_objective
 from madbayes.paper import allocations, exhaustive
 
@@ -487,6 +487,25 @@ def test_the_cost_of_joining_two_features_is_that_with_the_best_new_one(seed):
         assert_array_equal(joined(solution, k, np.array([j])), expected)
 
 
+@pytest.mark.parametrize("limit", [{}, {"K": 6}, {"cap": 6}])
+def test_crossed_solutions_have_the_features_that_either_found(limit):
+    """Each solution has four of the six planted features; what they have together is worth as much as the truth."""
+    X, Z = linear_gaussian(200, 50, 6)
+    landscape = FeatureLandscape.of(X, 0.0 if "K" in limit else 400.0, **limit)
+    one, two = (landscape.descend(Z[:, some]) for some in ([0, 1, 2, 3], [2, 3, 4, 5]))
+    found = landscape.polish(landscape.crossed(one, two))
+    assert found.K == 6
+    assert found.value == pytest.approx(landscape.polish(Z).value)
+
+
+@given(rough_solutions(), st.integers(1, 4))
+def test_more_features_than_allowed_are_left_out(problem, cap):
+    X, weights, Z = problem
+    found = FeatureLandscape.of(X, 0.0, weights, cap=cap).polish(Z)
+    assert cap >= found.K
+    assert_valid(X, found, 0.0, weights)
+
+
 # What is reached
 
 
@@ -588,17 +607,20 @@ def test_a_table_of_noise_is_not_searched_for_long(limit):
         assert told["moves"] <= 1000
 
 
-def test_a_table_without_noise_is_hardly_searched():
-    """Nothing can be lower than no error, or than what the rank of the table costs at a small price: no lineage goes on
-    to the end of its patience, and no third begins.
+@pytest.mark.parametrize("limit", [{"K": 3}, {}])
+def test_tables_without_noise_are_hardly_searched(limit):
+    """Nothing can be lower than no error, or than what the rank of the table costs at a small price: seldom does a
+    lineage go on to the end of its patience, or a third begin.
     """
-    Z = np.random.default_rng(0).integers(2, size=(60, 3))
-    X = Z @ np.random.default_rng(1).normal(size=(3, 8))
-    for landscape in (FeatureLandscape.of(X, 0.0, K=3), FeatureLandscape.of(X, 1e-3)):
-        told = report(search(landscape, feature_moves, Search(), iter(range(100)), Workers(1)))
-        assert told["lineages"] == 2
-        assert told["moves"] <= 4 * STRIDE
-        assert told["agreeing"] >= 1
+    told = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(2, size=(60, 3)) @ rng.normal(size=(3, 8))
+        landscape = FeatureLandscape.of(X, 0.0 if limit else 1e-3, **limit)
+        told.append(report(search(landscape, feature_moves, Search(), iter(range(100)), Workers(1))))
+    assert all(one["agreeing"] >= 1 for one in told)
+    assert sum(one["lineages"] == ABREAST for one in told) >= 8
+    assert sum(one["moves"] <= 2 * STRIDE for one in told) >= 8
 
 
 @pytest.mark.parametrize("K", [6, 8])

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
-from madbayes.engine.search import ABREAST, EASY, STRIDE, Lineage, Search, Solution, report, search
+from madbayes.engine.search import ABREAST, EASY, STRIDE, Search, Solution, is_lower, report, search
 from madbayes.estimators.progress import Budget
 
 
@@ -51,6 +51,9 @@ class Hills:
             if self.heights[lower] >= self.heights[here]:
                 return at(here, self.heights[here])
             here = lower
+
+    def crossed(self, solution, other):
+        return None
 
     def polish_hard(self, solution):
         return self.polish(np.array([self.harder.get(int(solution.groups[0]), solution.groups[0])]))
@@ -262,18 +265,62 @@ def test_lineages_from_given_solutions_come_first():
     assert [lineage.value for lineage in lineages] == [0.0]
 
 
-def test_gains_that_are_rounding_are_not_kept():
-    lineage = Lineage(0, at(0, 1.0))
-    assert not lineage._keep_if_lower("jump", at(1, 1.0 - 1e-13))
-    assert lineage._keep_if_lower("jump", at(1, 1.0 - 1e-11))
+def test_gains_that_are_rounding_do_not_count():
+    assert not is_lower(at(1, 1.0 - 1e-13), at(0, 1.0))
+    assert is_lower(at(1, 1.0 - 1e-11), at(0, 1.0))
 
 
 def test_anything_is_better_than_no_solution():
     """With a given number of groups, assignments that cannot be filled up are worth nothing: infinitely bad."""
-    lineage = Lineage(0, at(0, np.inf))
-    assert not lineage._keep_if_lower("jump", at(1, np.inf))
-    assert lineage._keep_if_lower("jump", at(1, 5.0))
-    assert lineage.value == 5.0
+    assert not is_lower(at(1, np.inf), at(0, np.inf))
+    assert is_lower(at(1, 5.0), at(0, np.inf))
+
+
+@dataclass
+class Places(Hills):
+    """Two digits, each of which is right or wrong wherever the other is; starts have one of them right."""
+
+    heights: list = field(default_factory=list)
+    starts: list = field(default_factory=lambda: [(0, 1), (1, 0)])
+
+    def start(self, rng):
+        self.began += 1
+        return self.polish(np.array(self.starts[self.began % len(self.starts)]))
+
+    def polish(self, groups):
+        return Solution(groups, np.zeros((1, 1)), float(groups.sum()))
+
+    def crossed(self, solution, other):
+        return np.minimum(solution.groups, other.groups) if (other.groups < solution.groups).any() else None
+
+
+def test_the_best_lineage_takes_what_is_better_in_others():
+    """No start has both digits right, and no move changes anything."""
+    landscape = Places(starts=[(0, 3), (2, 0)])
+    lineages = run(landscape, {"stay": stay}, max_lineages=2, agreement=1000)
+    assert [lineage.trace for lineage in lineages] == [[2.0, 0.0], [3.0]]
+    assert (lineages[0].kept["cross"], lineages[1].tried["cross"]) == (1, 0)
+
+
+def test_a_lineage_goes_on_from_what_it_took():
+    patience, options = 7, {"patience": 7, "max_lineages": 2, "agreement": 1000}
+    best, other = run(Places(starts=[(0, 3), (2, 0)]), {"stay": stay}, **options)
+    assert other.moves == 4 * patience
+    assert best.moves == 2 * other.moves + best.tried["cross"]
+
+
+def test_lineages_of_the_same_value_have_nothing_to_take():
+    lineages = run(Places(starts=[(0, 1), (1, 0)]), {"stay": stay}, max_lineages=4, agreement=1000)
+    assert sum(lineage.tried["cross"] for lineage in lineages) == 0
+
+
+def test_what_is_taken_counts_as_a_move():
+    """Two lineages of 28 moves and one that takes; then no move is left."""
+    options = {"patience": 7, "max_lineages": None, "agreement": 1000}
+    for max_moves, crossings in ((56, 0), (57, 1), (60, 1)):
+        lineages = run(Places(starts=[(0, 3), (2, 0)]), {"stay": stay}, max_moves=max_moves, **options)
+        assert report(lineages)["moves"] == max_moves
+        assert report(lineages)["tried"].get("cross", 0) == crossings
 
 
 @pytest.mark.parametrize("looks", [1, 2, 5])

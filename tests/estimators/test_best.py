@@ -194,7 +194,7 @@ def test_counts_agree(model):
     assert info["moves"] == sum(run.iterations for run in model.runs_)
     assert sum(info["tried"].values()) == info["moves"]
     assert all(0 < count <= info["tried"][name] for name, count in info["kept"].items())
-    assert set(info["tried"]) <= {*moves_of(model), "polish_hard"}
+    assert set(info["tried"]) <= {*moves_of(model), "polish_hard", "cross"}
     best = min(run.value for run in model.runs_)
     assert info["agreeing"] == sum(run.value <= best * (1 + 1e-9) for run in model.runs_) >= 1
     assert model.runs_[0].value == best
@@ -370,7 +370,7 @@ def test_a_move_beside_the_usual_ones(model, X):
 
 def test_a_move_that_never_proposes_anything_ends_all_the_same(model, X):
     model.set_params(search=Search(moves={"idle": lambda *_: None})).fit(X)
-    assert set(model.search_info_["tried"]) <= {"idle", "polish_hard"}
+    assert set(model.search_info_["tried"]) <= {"idle", "polish_hard", "cross"}
     assert np.isfinite(model.objective_)
 
 

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from madbayes.engine.search import Move, Solution
+from madbayes.engine.search import Lineage, Move, Solution
 from madbayes.model.likelihoods import Weights
 from madbayes.paper.clusters import squared_distances
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
@@ -21,7 +23,9 @@ POWER_ITER = 8
 # Rows that are compared when a cluster is opened on one.
 ROWS = 3
 # Clusters that are found anew together: two, and on average so many more.
-NEIGHBOURS = 1.5
+NEIGHBOURS = 3
+# Moves without success for each of them, before that ends.
+PATIENCE = 4
 # Where everything is tried, what gains less than its cost by more than this factor is not.
 LIKELY = 4
 
@@ -75,8 +79,8 @@ class ClusterLandscape:
         shifted = np.ascontiguousarray(X - origin)
         return cls(shifted, weights / unit, origin, rounding_error(X), penalty, **limits, unit=unit)
 
-    def part(self, rows: NDArray, K: int, penalty: float) -> "ClusterLandscape":
-        """That of some rows, in K clusters."""
+    def part(self, rows: NDArray, K: int | None, penalty: float) -> "ClusterLandscape":
+        """That of some rows, in K clusters or any number."""
         return replace(self, X=self.X[rows], weights=self.weights[rows], penalty=penalty, K=K, cap=None)
 
     @cached_property
@@ -223,6 +227,24 @@ class ClusterLandscape:
         """One cluster."""
         return self.with_K(1).polish(np.zeros(len(self.X), dtype=np.int64))
 
+    def crossed(self, solution: Solution, other: Solution) -> NDArray | None:
+        """Wherever some clusters of either solution have the same rows together, the cheaper of them.
+
+        What is gained in one place does not depend on what is done elsewhere.
+        """
+        K, N, n_both = solution.K, len(self.X), solution.K + other.K
+        pairs = coo_array((np.ones(N), (solution.groups, K + other.groups)), shape=(n_both, n_both))
+        n_places, place = connected_components(pairs, directed=False)
+        costs = np.bincount(place[:K], self.errors(solution) + self.price, n_places)
+        others = np.bincount(place[K:], self.errors(other) + self.price, n_places)
+        is_better = others < (1 - RELATIVE_GAIN) * costs
+        if self.K is not None:  # their number must not change
+            is_better &= np.bincount(place[:K], minlength=n_places) == np.bincount(place[K:], minlength=n_places)
+        if not is_better.any():
+            return None
+        labels = np.where(is_better[place[solution.groups]], K + other.groups, solution.groups)
+        return np.unique(labels, return_inverse=True)[1]
+
     def parameters(self, solution: Solution) -> NDArray:
         """What the estimator learns of the groups: their means."""
         return solution.A
@@ -362,21 +384,6 @@ def reseed(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gener
     return relabelled(labels, seed.distances < nearest, k)
 
 
-def regroup(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
-    """Some clusters near each other are found anew from ++ seeds, as many, or one more or less, if that is better."""
-    if solution.K < 2 or landscape.is_exact(solution):
-        return None
-    k, before = int(rng.integers(solution.K)), min(2 + int(rng.exponential(NEIGHBOURS)), solution.K)
-    chosen = np.append(k, landscape.merge_costs(solution, k).argsort()[: before - 1])
-    after = before if landscape.K is not None else before + int(rng.integers(-1, 2))
-    rows = np.flatnonzero(np.isin(solution.groups, chosen))
-    found = landscape.part(rows, min(after, before + landscape.most - solution.K), landscape.price).start(rng)
-    value = landscape.errors(solution)[chosen].sum() + landscape.price * (before - 1)
-    if landscape.parts_add_up and not found.value < (1 - RELATIVE_GAIN) * value:
-        return None
-    return relabelled(solution.groups, rows, np.append(chosen, solution.K)[found.groups])
-
-
 def exchange(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """One more cluster, and the two that are cheapest to merge then become one."""
     if landscape.K is not None or solution.K < 2:
@@ -386,12 +393,34 @@ def exchange(landscape: ClusterLandscape, solution: Solution, rng: np.random.Gen
     return None if labels is None else replace(landscape, K=solution.K).polish(labels).groups
 
 
-cluster_moves: dict[str, Move] = {
+# Moves that are made in a few clusters as well as in all.
+plain_moves: dict[str, Move] = {
     "split": split,
     "merge": merge,
     "relocate": relocate,
     "singleton": singleton,
     "reseed": reseed,
-    "regroup": regroup,
     "exchange": exchange,
 }
+
+
+def regroup(landscape: ClusterLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """Some clusters near each other are found anew by a lineage of their own, if that is better.
+
+    In few rows a move takes little time, and what is gained there does not depend on the rest.
+    """
+    if solution.K < 2 or landscape.is_exact(solution):
+        return None
+    k, before = int(rng.integers(solution.K)), min(2 + int(rng.exponential(NEIGHBOURS)), solution.K)
+    chosen = np.append(k, landscape.merge_costs(solution, k).argsort()[: before - 1])
+    rows = np.flatnonzero(np.isin(solution.groups, chosen))
+    part = landscape.part(rows, None if landscape.K is None else before, landscape.price)
+    part = replace(part, cap=before + landscape.most - solution.K)
+    found = Lineage(int(rng.integers(2**31))).finish(part, plain_moves, PATIENCE)
+    value = landscape.errors(solution)[chosen].sum() + landscape.price * (before - 1)
+    if landscape.parts_add_up and not found.value < (1 - RELATIVE_GAIN) * value:
+        return None
+    return relabelled(solution.groups, rows, np.append(chosen, solution.K + np.arange(found.K))[found.groups])
+
+
+cluster_moves: dict[str, Move] = {**plain_moves, "regroup": regroup}

@@ -80,8 +80,8 @@ class CovarianceLandscape(ClusterLandscape):
             **limits,
         )  # fmt: skip
 
-    def part(self, rows: NDArray, K: int, penalty: float, slots: NDArray | None = None) -> "CovarianceLandscape":
-        """That of some rows, in K clusters; with some of the slots only, if there are any and they are given."""
+    def part(self, rows: NDArray, K: int | None, penalty: float, slots: NDArray | None = None) -> "CovarianceLandscape":
+        """That of some rows, in K clusters or any number; with some of the slots only, if there are any."""
         precisions = self.precisions if slots is None or not self.has_slots else self.precisions[slots]
         return replace(
             self, X=self.X[rows], weights=self.weights[rows], penalty=penalty, K=K, cap=None, precisions=precisions

@@ -27,9 +27,9 @@ MOMENTUM = 0.9
 FAR = 1e6
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
-# Starts of a lineage: batches of runs of the paper's algorithm, greedy ones, and in such a table random codes.
-RUNS = (1, 2, 4, 8)
-GREEDY = 2
+# Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, None for a greedy one.
+STARTS = (2, 4, 8, None, None)
+# In a tiny table so many random codes as well.
 TRIES = 8
 # Features that may pay only together: a base does not before others are added to it.
 TOGETHER = 3
@@ -119,21 +119,14 @@ class FeatureLandscape:
         """The best of some of different kinds, none of which is best everywhere: moves from a bad one cost more."""
         if self.most == 0:
             return self.simplest()
-        starts = [self._start_as_printed(rng), *(self._start_greedily(rng) for _ in range(GREEDY))]
+        starts = [self._run(n_runs, rng) if n_runs else self._start_greedily(rng) for n_runs in STARTS]
         best = min(starts, key=lambda found: (found.value, found.K))
         if self.is_tiny and not self.is_exact(best):
             starts = [best, *(self._start_anywhere(best.K, rng) for _ in range(TRIES))]
         return min(starts, key=lambda found: (found.value, found.K))
 
-    def _start_as_printed(self, rng: np.random.Generator) -> Solution:
-        """The best of some runs of the paper's algorithm: good where features are sparse.
-
-        Those of a batch lead to one polish: the first batches are small, for on easy tables they are enough.
-        """
-        return min((self._run_as_printed(size, rng) for size in RUNS), key=lambda found: (found.value, found.K))
-
-    def _run_as_printed(self, n_runs: int, rng: np.random.Generator) -> Solution:
-        """Where the best of so many runs leads."""
+    def _run(self, n_runs: int, rng: np.random.Generator) -> Solution:
+        """Where the best of so many runs of the paper's algorithm leads: good where features are sparse."""
         seeds, X = [int(seed) for seed in rng.integers(2**31, size=n_runs)], self.table.X
         weights, price = self.table.weights if self.table.weights.size else None, self.penalty / self.unit
         options: dict[str, Any] = {"sample_weight": weights, "workers": Workers(1)}
@@ -196,14 +189,17 @@ class FeatureLandscape:
 
     def polish(self, groups: NDArray) -> Solution:
         """Best codes and least squares in turn; features that cost more than they explain are dropped."""
-        solution = self.descend(groups)
-        while self.penalty > 0 and solution.K:
+        return self._fill(self._thinned(self.descend(groups)))
+
+    def _thinned(self, solution: Solution, node_limit: int | None = None) -> Solution:
+        """Without the cheapest features, one after the other, as long as there are too many or one does not pay."""
+        while self.most < solution.K or (self.penalty > 0 and solution.K):
             costs = deletion_costs(self, solution)
             k = int(costs.argmin())
-            if costs[k] >= self.penalty:
+            if self.most >= solution.K and costs[k] >= self.penalty:
                 break
-            solution = self.descend(np.delete(solution.groups, k, axis=1))
-        return self._fill(solution)
+            solution = self.descend(np.delete(solution.groups, k, axis=1), node_limit)
+        return solution
 
     def _fill(self, solution: Solution) -> Solution:
         """Where the number of features is given, bring it about; a solution with fewer counts only if it is exact."""
@@ -244,6 +240,11 @@ class FeatureLandscape:
         kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact
         value = self.unit * float(self.weights @ scratch.errors) + self.penalty * used
         return Solution(Z[:, :used], A[:used], value, iterations)
+
+    def crossed(self, solution: Solution, other: Solution) -> NDArray:
+        """The features of both that explain most together: all of them, less the cheapest, one after the other."""
+        Z = np.unique(np.hstack([solution.groups, other.groups]), axis=1)
+        return self._thinned(self.descend(Z, node_limit=0), node_limit=0).groups
 
     def parameters(self, solution: Solution) -> NDArray:
         """What the estimator learns of the groups: the features."""

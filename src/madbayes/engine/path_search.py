@@ -14,7 +14,7 @@ from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.null import groupless
 from madbayes.engine.path import SPREADS, PenaltyPath
-from madbayes.engine.search import SAME, STRIDE, WORK, Landscape, Lineage, Move, Solution, is_lower
+from madbayes.engine.search import SAME, WORK, Landscape, Lineage, Move, Solution, is_lower
 from madbayes.model.likelihoods import Weights
 
 
@@ -169,14 +169,9 @@ class Climb:
         seeds = [int(seed) for seed in self.rng.integers(2**31, size=n_fresh + 1)]
         is_hard = not here.is_tiny  # there it is dear beside the rest
         lineages = [Lineage(seeds[0], start, is_hard), *(Lineage(seed, is_hard=is_hard) for seed in seeds[1:])]
-
-        def finish(lineage: Lineage) -> None:
-            while not lineage.ended:
-                lineage.advance(here, self.moves, patience, STRIDE)
-
-        self.workers.map(finish, lineages)
+        found = self.workers.map(lambda lineage: lineage.finish(here, self.moves, patience), lineages)
         self.work += sum(lineage.work for lineage in lineages)
-        return min((lineage.best for lineage in lineages if lineage.best is not None), key=lambda best: best.value)
+        return min(found, key=lambda best: best.value)
 
 
 def _is_other(found: Solution, solution: Solution) -> bool:

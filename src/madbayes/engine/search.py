@@ -2,9 +2,9 @@
 
 A *landscape* is a table with an objective: it makes starts and descends from given assignments to a local optimum. A
 *move* proposes other assignments. A *lineage* is a start and the moves kept since; it ends when no move has helped for
-a while. Lineages go on side by side, and the search ends when the best value was reached several times independently,
-or when the budget is spent. Budgets are counted in moves, so the same seed gives
-the same answer for any number of threads.
+a while. Lineages go on side by side; the best takes from others what is better there when they stop. The search ends
+when the best value was reached several times independently, or when the budget is spent. Budgets are counted in moves,
+so the same seed gives the same answer for any number of threads.
 """
 
 from collections import Counter
@@ -100,6 +100,9 @@ class Landscape(Protocol):
     def polish_hard(self, solution: Solution) -> Solution:
         """The same with a stronger algorithm, for when moves no longer help."""
 
+    def crossed(self, solution: Solution, other: Solution) -> NDArray | None:
+        """Assignments that have the best of both solutions, or None where the other one has nothing better."""
+
 
 # A move proposes assignments, or None where it has none to propose.
 Move = Callable[[Any, Solution, np.random.Generator], NDArray | None]
@@ -156,7 +159,7 @@ class Search:
                 raise ValueError(f"{name}={value!r} is not accepted: give an integer of at least {least}")
 
 
-@dataclass
+@dataclass(eq=False)
 class Lineage:
     """A start, and where moves have led from it."""
 
@@ -196,6 +199,13 @@ class Lineage:
                 self._move(landscape, moves, patience)
         self.seconds += perf_counter() - began
 
+    def finish(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> Solution:
+        """Go on to the end."""
+        while not self.ended:
+            self.advance(landscape, moves, patience, STRIDE)
+        assert self.best is not None
+        return self.best
+
     def _begin(self, landscape: Landscape) -> Solution:
         if self.start is None:
             return landscape.start(self.rng)
@@ -214,22 +224,31 @@ class Lineage:
             found = None if groups is None else landscape.polish(groups)
         else:
             name, found = "polish_hard", landscape.polish_hard(self.best)
-        self.moves, self.idle, self.tried[name] = self.moves + 1, self.idle + 1, self.tried[name] + 1
-        if found is not None:
-            self.work += found.passes * landscape.cost(found.K)
-            self._keep_if_lower(name, found)
+        self.idle += 1
+        self._judge(name, found, landscape)
         self.hardened = self.hardened or name == "polish_hard"
-        self.final = landscape.is_final(self.best)
         self.ended = self.final or (self.idle >= self.patience(patience) and (self.hardened or not self.is_hard))
 
-    def _keep_if_lower(self, name: str, solution: Solution) -> bool:
+    def cross(self, landscape: Landscape, other: Solution) -> None:
+        """A move that takes what is better in another lineage's solution; it goes on from there, if it had ended."""
         assert self.best is not None
-        lower = is_lower(solution, self.best)
-        if lower:
-            self.best, self.idle, self.hardened = solution, 0, False
-            self.kept[name] += 1
-            self.trace.append(solution.value)
-        return lower
+        began, before = perf_counter(), self.best
+        groups = landscape.crossed(before, other)
+        self._judge("cross", None if groups is None else landscape.polish(groups), landscape)
+        self.ended = self.final or (self.ended and self.best is before)
+        self.seconds += perf_counter() - began
+
+    def _judge(self, name: str, found: Solution | None, landscape: Landscape) -> None:
+        """Count a move, and keep what it found if that is lower."""
+        assert self.best is not None
+        self.moves, self.tried[name] = self.moves + 1, self.tried[name] + 1
+        if found is not None:
+            self.work += found.passes * landscape.cost(found.K)
+            if is_lower(found, self.best):
+                self.best, self.idle, self.hardened = found, 0, False
+                self.kept[name] += 1
+                self.trace.append(found.value)
+        self.final = landscape.is_final(self.best)
 
 
 def search(
@@ -252,6 +271,8 @@ def search(
             active = _begin(lineages, generation, landscape, options, seeds)
         try:
             _advance(active, landscape, moves, options, workers, _moves_left(lineages, options))
+            stopped = [lineage for lineage in active if _waits(lineage, lineages, options, generation)]
+            _cross(lineages, stopped, landscape, _moves_left(lineages, options))
         except KeyboardInterrupt:
             if budget is None:
                 raise
@@ -283,6 +304,16 @@ def _begin(
     new = [Lineage(next(seeds), None, hard, options.start) for _ in range(room)]
     lineages += new
     return new or [lineage for lineage in lineages if not lineage.ended]
+
+
+def _cross(lineages: list[Lineage], stopped: list[Lineage], landscape: Landscape, allowed: float) -> None:
+    """The best lineage takes what is better in those that have just stopped; in all others, if it is one of them."""
+    ranked = sorted(lineages, key=lambda lineage: lineage.value)
+    for other in ranked[1:] if ranked[0] in stopped else stopped:
+        best = ranked[0].value
+        if allowed > 0 and not ranked[0].final and other.best is not None and other.value > best + SAME * abs(best):
+            ranked[0].cross(landscape, other.best)
+            allowed -= 1
 
 
 def _allowed(landscape: Landscape, options: Search) -> float:
