@@ -25,7 +25,7 @@ ROWS = 3
 # Clusters that are found anew together: two, and on average so many more.
 NEIGHBOURS = 3
 # Moves without success for each of them, before that ends.
-PATIENCE = 4
+PATIENCE = 2
 # Where everything is tried, what gains less than its cost by more than this factor is not.
 LIKELY = 4
 
@@ -105,7 +105,7 @@ class ClusterLandscape:
     @property
     def enough(self) -> int:
         """Lineages that are enough where they do not agree: the larger the table, the more there may be to find."""
-        return 30 if self.is_tiny else min(40, max(6, self.X.size // 100))
+        return 30 if self.is_tiny else min(24, max(6, self.X.size // 100))
 
     @property
     def most(self) -> int:

@@ -129,7 +129,7 @@ class Search:
         very few.
     max_lineages : int, "auto" or None
         Or when this many lineages have ended; "auto" is one for every hundred numbers in the table, at least 6
-        and at most 40, and 30 where rows are very few.
+        and at most 40 for features or 24 for clusters, and 30 where rows are very few.
     max_moves : int, "auto" or None
         Or when this many moves have been made: never more. "auto" is as many as take five thousand million operations,
         if each of their passes over the table takes as many as there are rows times groups times columns.
