@@ -71,7 +71,7 @@ MAX_FRESH = 10
 # Solutions that are kept for each number of groups: the best for the next number may come of the second best for this.
 WIDTH = 2
 # A proposal that is worse than the best by more than this factor is not followed.
-NEAR = 1.02
+NEAR = 1.01
 # A round in which no error falls by more than this share is the last.
 NOTABLE = 1e-3
 
@@ -188,6 +188,7 @@ class Climb:
 
     def take_in(self, here: PathLandscape, found: list[Solution]) -> None:
         """Keep solutions if they are among the best, and what comes of the best of them and the best before."""
+        found = [one for one in found if one.K == found[0].K]  # fewer groups may explain all that more do
         i = found[0].K - self.pools[0][0].K
         if i == len(self.pools):
             self.pools.append(_best(found))
@@ -251,15 +252,16 @@ def _is_other(found: Solution, solution: Solution) -> bool:
 
 def crossed(landscape: FeatureLandscape, one: Solution, other: Solution) -> Solution:
     """All features of two solutions, of which the cheapest are deleted one at a time until there are few enough."""
-    free, most = replace(landscape, K=None), landscape.most
-    solution, work = free.descend(np.unique(np.hstack([one.groups, other.groups]), axis=1), node_limit=0), 0.0
-    while solution.K > most:
+    free, work = replace(landscape, K=None), 0.0
+    groups = np.unique(np.hstack([one.groups, other.groups]), axis=1)
+    while True:
+        solution = free.descend(groups, node_limit=0)
         work += solution.passes * landscape.cost(solution.K)
-        cheapest = deletion_costs(landscape, solution).argmin()
-        solution = free.descend(np.delete(solution.groups, cheapest, axis=1), node_limit=0)
-    passes = solution.passes + round(work / landscape.cost(most))
+        if landscape.most >= solution.K:
+            break
+        groups = np.delete(solution.groups, deletion_costs(landscape, solution).argmin(), axis=1)
     solution = landscape.polish(solution.groups)
-    return solution._replace(passes=solution.passes + passes)
+    return solution._replace(passes=solution.passes + round(work / landscape.cost(solution.K)))
 
 
 def most_clusters(N: int, D: int) -> int:
