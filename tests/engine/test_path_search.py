@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, _stretches, find_path, solve_path
-from madbayes.engine.search import Search, search
+from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, _stretches, crossed, find_path, solve_path
+from madbayes.engine.search import Search, Solution, search
 from madbayes.model import bp_means_objective, dp_means_objective
 from madbayes.model.priors import one_hot
 
@@ -52,7 +52,7 @@ def solve(kind, X, most, weights=None, seed=0, n_jobs=1, is_over=lambda: False, 
     with Workers(n_jobs) as workers:
         return solve_path(
             KINDS[kind].landscape(X, 0.0, weights), KINDS[kind].moves, most, effort=Effort(), before=before,
-            rng=np.random.default_rng(seed), workers=workers, is_over=is_over,
+            cross=KINDS[kind].cross, rng=np.random.default_rng(seed), workers=workers, is_over=is_over,
         )  # fmt: skip
 
 
@@ -149,6 +149,29 @@ def test_features_are_no_worse_than_separate_searches(K):
     X, solutions = path_of_six_features()
     assert solutions[K].K == K
     assert solutions[K].value <= 1.001 * separate("features", X, K, seed=K)
+
+
+@pytest.mark.parametrize(("table_seed", "seed"), [(0, 1), (1, 0)])
+def test_sparse_features_are_no_worse_than_separate_searches(table_seed, seed):
+    """Which of eight planted features to leave out is another choice for each number: a single way up or down errs."""
+    X = linear_gaussian(150, 20, 8, 0.3, 0.2, seed=table_seed)
+    solutions = solve("features", X, 9, seed=seed)
+    for K in range(4, 9):
+        assert solutions[K].value <= 1.001 * separate("features", X, K, seed=K)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_halves_of_the_truth_are_crossed(seed):
+    """Each solution knows three of six planted features, beside three of chance: together they have all of them."""
+    g = np.random.default_rng(seed)
+    Z, A = g.integers(2, size=(200, 6), dtype=np.uint8), g.normal(size=(6, 50))
+    landscape = FEATURES.landscape(Z @ A + 0.5 * g.normal(size=(200, 50)), 0.0, None).with_K(6)
+    chance = g.integers(2, size=(2, 200, 3), dtype=np.uint8)
+    halves = [Solution(np.column_stack(parts), A, np.inf) for parts in zip((Z[:, :3], Z[:, 3:]), chance, strict=True)]
+    found, truth = crossed(landscape, *halves), landscape.polish(Z)
+    assert found.K == 6
+    assert found.value == pytest.approx(truth.value, rel=1e-9)
+    assert found.passes > truth.passes  # those with more features count too
 
 
 @by_kind

@@ -58,7 +58,7 @@ class Effort(NamedTuple):
     """How hard to look for each number of groups."""
 
     patience: int = 1  # moves without success for each group, before a lineage ends
-    again: int = 3  # rounds of second looks, at most
+    again: int = 4  # rounds of second looks, at most
     n_fresh: int = 1  # starts of their own, for the smaller numbers
     n_null: int = 8  # groupless tables to compare with, at most
 
@@ -72,8 +72,6 @@ MAX_FRESH = 10
 WIDTH = 2
 # A proposal that is worse than the best by more than this factor is not followed.
 NEAR = 1.01
-# A round in which no error falls by more than this share is the last.
-NOTABLE = 1e-3
 
 # What two solutions have to give each other, for a landscape with a given number of groups.
 Cross = Callable[[Any, Solution, Solution], Solution]
@@ -98,9 +96,9 @@ def solve_path(
     With ``first`` groups in place of the smallest number, if that is more.
 
     Upwards, each number of groups is searched from its smaller neighbour and from starts of its own. Then follow rounds
-    of second looks, while they help and the work is not enough: down, each number from what is known of its larger
-    neighbour, up again from the smaller one, and by another way up, which knows nothing of the first. What is found on
-    the way is crossed with the best there was. A path that was found ``before`` is gone on with. On KeyboardInterrupt,
+    of second looks, until the work is enough: down, each number from what is known of its larger neighbour, up again
+    from the smaller one, and another way up, which knows nothing of the first. What is found is crossed with the best
+    there was. A path that was found ``before`` is gone on with. On KeyboardInterrupt,
     ``interrupt`` is called with the number of solutions: it raises again, or they are kept.
     """
     climb = Climb(landscape, moves, effort, rng, workers, cross, is_over, pools=[[solution] for solution in before])
@@ -157,14 +155,14 @@ class Climb:
 
     def look_again(self) -> None:
         """Rounds of second looks, and between them other ways up. The first way down, which helps most, is whole."""
-        for n in range(self.effort.again):
-            before = self.solutions
+        first, last = self.pools[0][0], self.pools[-1][0]
+        down, up = range(len(self.pools) - 2, 0, -1), range(1, len(self.pools))
+        for n in range(self.effort.again if self.cross else min(1, self.effort.again)):  # other ways up are to cross
             if n:
-                self.upwards(before[0], before[-1].K)
-            self.sweep(range(len(before) - 2, 0, -1), 1, np.inf if not n and self.work < WORK else WORK)
-            self.sweep(range(1, len(before)), -1, WORK)
-            gains = [1 - now.value / then.value for then, now in zip(before, self.solutions, strict=True) if then.value]
-            if self.work > WORK or self.is_over() or max(gains, default=0.0) < NOTABLE:
+                self.upwards(first, last.K)
+            self.sweep(down, 1, WORK if n or self.work > WORK else np.inf)
+            self.sweep(up, -1, WORK)
+            if self.work > WORK or self.is_over():
                 return
 
     def sweep(self, numbers: range, step: int, limit: float) -> None:
