@@ -52,7 +52,7 @@ def solve(kind, X, most, weights=None, seed=0, n_jobs=1, is_over=lambda: False, 
     with Workers(n_jobs) as workers:
         return solve_path(
             KINDS[kind].landscape(X, 0.0, weights), KINDS[kind].moves, most, effort=Effort(), before=before,
-            rng=np.random.default_rng(seed), workers=workers, is_over=is_over,
+            rounds=KINDS[kind].rounds, rng=np.random.default_rng(seed), workers=workers, is_over=is_over,
         )  # fmt: skip
 
 
@@ -149,6 +149,15 @@ def test_features_are_no_worse_than_separate_searches(K):
     X, solutions = path_of_six_features()
     assert solutions[K].K == K
     assert solutions[K].value <= 1.001 * separate("features", X, K, seed=K)
+
+
+@pytest.mark.parametrize(("table_seed", "seed"), [(0, 1), (1, 0)])
+def test_sparse_features_are_no_worse_than_separate_searches(table_seed, seed):
+    """Which of eight planted features to leave out is another choice for each number: a single way up or down errs."""
+    X = linear_gaussian(150, 20, 8, 0.3, 0.2, seed=table_seed)
+    solutions = solve("features", X, 9, seed=seed)
+    for K in range(4, 9):
+        assert solutions[K].value <= 1.001 * separate("features", X, K, seed=K)
 
 
 @by_kind

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.null import groupless
 from madbayes.engine.path import SPREADS, PenaltyPath
-from madbayes.engine.search import SAME, WORK, Landscape, Lineage, Move, Solution, is_lower
+from madbayes.engine.search import SAME, WORK, Landscape, Lineage, Move, Solution
 from madbayes.model.likelihoods import Weights
 
 
@@ -55,23 +55,23 @@ class Watch:
 
 
 class Effort(NamedTuple):
-    """How hard to look for each number of groups: moves without success for each group, before a lineage ends."""
+    """How hard to look for each number of groups."""
 
-    patience: int = 1  # on the way up
-    again: int = 1  # where a neighbour has become better since; 0 for no second look
+    patience: int = 1  # moves without success for each group, before a lineage ends
+    again: bool = True  # whether to have second looks
     n_fresh: int = 1  # starts of their own, for the smaller numbers
     n_null: int = 8  # groupless tables to compare with, at most
 
 
 # How hard to look beyond the length of a path, and for groups where there are none: where that matters, with care.
-QUICK_EFFORT = Effort(patience=1, again=0, n_fresh=0)
-CAREFUL_EFFORT = Effort(patience=3, again=0, n_fresh=0)
+QUICK_EFFORT = Effort(patience=1, again=False, n_fresh=0)
+CAREFUL_EFFORT = Effort(patience=3, again=False, n_fresh=0)
 # Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
 MAX_FRESH = 10
-# A neighbour whose proposal is worse by more than this factor is not followed.
-NEAR = 1.02
-# Second looks for each number of groups, on average, at most.
-MAX_VISITS = 8
+# Solutions that are kept for each number of groups: the best for the next number may come of the second best for this.
+WIDTH = 2
+# A proposal that is worse than the best by more than this factor is not followed.
+NEAR = 1.01
 
 
 def solve_path(
@@ -82,6 +82,7 @@ def solve_path(
     effort: Effort,
     rng: np.random.Generator,
     workers: Workers,
+    rounds: int = 1,
     before: Sequence[Solution] = (),
     first: int = 0,
     is_over: Callable[[], bool] = lambda: False,
@@ -91,26 +92,27 @@ def solve_path(
 
     With ``first`` groups in place of the smallest number, if that is more.
 
-    Upwards, each number of groups is searched from its smaller neighbour and from starts of its own. Then all are
-    searched once more from their larger neighbours, and from whatever neighbour became better, until none does or
-    the work is enough. A path that was found ``before`` is gone on with. On KeyboardInterrupt, ``interrupt`` is called
-    with the number of solutions: it raises again, or they are kept.
+    Upwards, each number of groups is searched from its smaller neighbour and from starts of its own. Then follow rounds
+    of second looks, until the work is enough: down, each number from what is known of its larger neighbour, up again
+    from the smaller one, and another way up, which knows nothing of the first. What is found is crossed with the best
+    there was. A path that was found ``before`` is gone on with. On KeyboardInterrupt,
+    ``interrupt`` is called with the number of solutions: it raises again, or they are kept.
     """
-    climb, solutions = Climb(landscape, moves, effort, rng, workers, is_over), list(before)
+    climb = Climb(landscape, moves, effort, rng, workers, is_over, pools=[[solution] for solution in before])
     try:
-        climb.upwards(solutions, first, most)
-        if effort.again:
-            climb.look_again(solutions)
+        climb.begin(first)
+        climb.upwards(climb.pools[-1][0], most)
+        climb.look_again(rounds if effort.again else 0)
     except KeyboardInterrupt:
         if interrupt is None:
             raise
-        interrupt(len(solutions))
-    return solutions or [landscape.simplest()]
+        interrupt(len(climb.pools))
+    return climb.solutions or [landscape.simplest()]
 
 
 @dataclass
 class Climb:
-    """The way along a path, and the work it has taken."""
+    """The way along a path, what is known of each number of groups, and the work it has taken."""
 
     landscape: PathLandscape
     moves: Mapping[str, Move]
@@ -118,73 +120,124 @@ class Climb:
     rng: np.random.Generator
     workers: Workers
     is_over: Callable[[], bool] = lambda: False
+    pools: list[list[Solution]] = field(default_factory=list)  # for each number some solutions, the best first
+    visited: set[tuple[int, int, float]] = field(default_factory=set)  # numbers, from where, and the error there
     work: float = 0.0
 
-    def upwards(self, solutions: list[Solution], first: int, most: int) -> None:
-        """One group more at a time."""
+    @property
+    def solutions(self) -> list[Solution]:
+        """The best for each number of groups."""
+        return [pool[0] for pool in self.pools]
+
+    def begin(self, first: int) -> None:
+        """The first number of groups."""
         simplest = self.landscape.simplest()
-        if not solutions and first > simplest.K:
-            solutions.append(self.improve(self.landscape.with_K(first), None, self.effort.patience))
-        elif not solutions:
-            solutions.append(simplest)
-        while not self.landscape.is_exact(solutions[-1]) and most > solutions[-1].K and not self.is_over():
-            last = solutions[-1]
+        if not self.pools and first > simplest.K:
+            self.pools.append(self.improved(self.landscape.with_K(first), [], n_fresh=1))
+        elif not self.pools:
+            self.pools.append([simplest])
+
+    def upwards(self, last: Solution, most: int) -> None:
+        """One group more at a time; what is known of more groups is not looked at, only added to."""
+        while not self.landscape.is_exact(last) and most > last.K and not self.is_over():
             here = self.landscape.with_K(last.K + 1)
-            start = self.best_of(here, here.grown(last, self.rng))
+            start = min(self.polished(here, here.grown(last, self.rng)), key=_value)
             n_fresh = self.effort.n_fresh if last.K < MAX_FRESH and self.work < WORK else 0
-            found = self.improve(here, start, self.effort.patience, n_fresh)
-            if found.K <= last.K:  # nothing is left to explain
+            found = self.improved(here, [start], n_fresh)
+            if not found or found[0].K <= last.K:  # nothing is left to explain
                 break
-            solutions.append(found)
+            self.take_in(here, found)
+            last = found[0]
 
-    def look_again(self, solutions: list[Solution]) -> None:
-        """Every number of groups from its larger neighbour, then from those that have become better since."""
-        news, visits = {(i, i + 1) for i in range(1, len(solutions) - 1)}, 0
-        while news:
-            for i, source in _visits(len(solutions)):
-                if (i, source) not in news:
-                    continue
-                if visits >= MAX_VISITS * len(solutions) or self.work > WORK or self.is_over():
-                    return
-                visits, news = visits + 1, news - {(i, source)}
-                found = self.visit(solutions[i], solutions[source])
-                if is_lower(found, solutions[i]):
-                    solutions[i] = found
-                    news |= {(j, i) for j in (i - 1, i + 1) if 0 < j < len(solutions)}
+    def look_again(self, rounds: int) -> None:
+        """Rounds of second looks, and between them other ways up. The first way down, which helps most, is whole."""
+        first, last = self.pools[0][0], self.pools[-1][0]
+        down, up = range(len(self.pools) - 2, 0, -1), range(1, len(self.pools))
+        for n in range(rounds):
+            if n:
+                self.upwards(first, last.K)
+            self.sweep(down, 1, WORK if n or self.work > WORK else np.inf)
+            self.sweep(up, -1, WORK)
+            if self.work > WORK or self.is_over():
+                return
 
-    def visit(self, solution: Solution, source: Solution) -> Solution:
-        """What a neighbour leads to for the number of groups of a solution."""
-        here = self.landscape.with_K(solution.K)
-        found = self.best_of(here, here.shrunk(source) if source.K > solution.K else here.grown(source, self.rng))
-        return self.improve(here, found, self.effort.again) if _is_other(found, solution) else found
+    def sweep(self, numbers: range, step: int, limit: float) -> None:
+        """Numbers of groups by their places, each from the neighbour a step away, while the work is less than this."""
+        for i in numbers:
+            if self.work > limit or self.is_over():
+                return
+            self.visit(i, i + step)
 
-    def best_of(self, here: PathLandscape, proposals: list[NDArray]) -> Solution:
-        """The best local optimum that proposals lead to."""
+    def visit(self, i: int, source: int) -> None:
+        """What leads from all that is known of a neighbour to a number of groups."""
+        here = self.landscape.with_K(self.pools[i][0].K)
+        proposals: list[NDArray] = []
+        for solution in self.pools[source]:
+            if (i, source, solution.value) not in self.visited:
+                self.visited.add((i, source, solution.value))
+                proposals += here.shrunk(solution) if source > i else here.grown(solution, self.rng)
+        starts = self.new(i, self.polished(here, proposals))
+        if starts:
+            self.take_in(here, self.improved(here, starts))
+
+    def take_in(self, here: PathLandscape, found: list[Solution]) -> None:
+        """Keep solutions if they are among the best, and what comes of the best of them and the best before."""
+        found = [one for one in found if one.K == found[0].K]  # fewer groups may explain all that more do
+        i = found[0].K - self.pools[0][0].K
+        if i == len(self.pools):
+            self.pools.append(_best(found))
+            return
+        before = self.pools[i][0]
+        self.pools[i] = _best([*self.pools[i], *found])
+        if _is_other(found[0], before) and before.K > 1:
+            groups = here.crossed(before, found[0])
+            self.work += before.K * here.cost(2 * before.K)  # features of both are deleted one after the other
+            children = [] if groups is None else self.new(i, self.polished(here, [groups]))
+            self.pools[i] = _best([*self.pools[i], *self.improved(here, children)])
+
+    def new(self, i: int, found: list[Solution]) -> list[Solution]:
+        """The best of them that are not known and not much worse than what is."""
+        known = self.pools[i]
+        return _best([one for one in found if one.K == known[0].K and all(_is_other(one, other) for other in known)])
+
+    def polished(self, here: PathLandscape, proposals: list[NDArray]) -> list[Solution]:
+        """The local optima that proposals lead to."""
         found = self.workers.map(here.polish, proposals)
         self.work += sum(one.passes * here.cost(one.K) for one in found)
-        return min(found, key=lambda solution: solution.value)
+        return list(found)
 
-    def improve(self, here: PathLandscape, start: Solution | None, patience: int, n_fresh: int = 0) -> Solution:
-        """The best of a lineage from the start given, and of some with starts of their own."""
-        seeds = [int(seed) for seed in self.rng.integers(2**31, size=n_fresh + 1)]
+    def improved(self, here: PathLandscape, starts: list[Solution], n_fresh: int = 0) -> list[Solution]:
+        """Where lineages end from the starts given, and some with starts of their own; the best first."""
+        seeds = [int(seed) for seed in self.rng.integers(2**31, size=len(starts) + n_fresh)]
         is_hard = not here.is_tiny  # there it is dear beside the rest
-        lineages = [Lineage(seeds[0], start, is_hard), *(Lineage(seed, is_hard=is_hard) for seed in seeds[1:])]
-        found = self.workers.map(lambda lineage: lineage.finish(here, self.moves, patience), lineages)
+        begun = [*starts, *[None] * n_fresh]
+        lineages = [Lineage(seed, start, is_hard) for seed, start in zip(seeds, begun, strict=True)]
+        found = self.workers.map(lambda lineage: lineage.finish(here, self.moves, self.effort.patience), lineages)
         self.work += sum(lineage.work for lineage in lineages)
-        return min(found, key=lambda best: best.value)
+        return _best(found)
+
+
+def _value(solution: Solution) -> float:
+    return solution.value
+
+
+def _best(solutions: list[Solution]) -> list[Solution]:
+    """So many of them as are kept, no two the same."""
+    best: list[Solution] = []
+    for solution in sorted(solutions, key=_value):
+        if len(best) < WIDTH and not any(_is_same(solution, other) for other in best):
+            best.append(solution)
+    return best
+
+
+def _is_same(solution: Solution, other: Solution) -> bool:
+    """Whether the errors are the same but for rounding."""
+    return abs(solution.value - other.value) <= SAME * other.value
 
 
 def _is_other(found: Solution, solution: Solution) -> bool:
     """Whether this is another solution, and not much worse."""
-    return abs(found.value - solution.value) > SAME * solution.value and found.value < NEAR * solution.value
-
-
-def _visits(length: int) -> Iterator[tuple[int, int]]:
-    """Who is visited from where: downwards, then upwards; the first is what it is."""
-    for i in range(length - 2, 0, -1):
-        yield i, i + 1
-    for i in range(1, length):
-        yield i, i - 1
+    return not _is_same(found, solution) and found.value < NEAR * solution.value
 
 
 def most_clusters(N: int, D: int) -> int:
@@ -203,10 +256,11 @@ class Kind(NamedTuple):
     landscape: Callable[..., Any]  # of a table, a penalty and weights
     moves: Mapping[str, Move]
     most: Callable[[int, int], int] = most_clusters  # groups that may be chosen, and one more
+    rounds: int = 1  # of second looks at a path, at most
 
 
 CLUSTERS = Kind(ClusterLandscape.of, cluster_moves)
-FEATURES = Kind(FeatureLandscape.of, feature_moves, most_features)
+FEATURES = Kind(FeatureLandscape.of, feature_moves, most_features, rounds=4)
 
 
 # Rows of tiny groups are set aside if they are no more than this share of all, a few times over.
@@ -278,8 +332,8 @@ class Finder(NamedTuple):
         with self.watch.table(most) as is_over:
             solutions = solve_path(
                 self.kind.landscape(X, 0.0, weights), self.kind.moves, most,
-                effort=self.effort, rng=self.rng, workers=self.workers, before=before, first=first,
-                is_over=is_over, interrupt=self.watch.interrupt,
+                effort=self.effort, rng=self.rng, workers=self.workers, rounds=self.kind.rounds, before=before,
+                first=first, is_over=is_over, interrupt=self.watch.interrupt,
             )  # fmt: skip
         within = [solution for solution in solutions if self.cap is None or self.cap >= solution.K]
         numbers, losses = (np.array(part) for part in zip(*((one.K, one.value) for one in within), strict=True))
