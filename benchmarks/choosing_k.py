@@ -240,7 +240,7 @@ def cost() -> None:
         "LG6": (FEATURES, linear_gaussian(default_rng(0), 200, 50, 6, 0.5, 0.5)),
         "LG16 p=.5": (FEATURES, linear_gaussian(default_rng(0), 500, 64, 16, 0.5, 0.5)),
         "LG16 p=.15": (FEATURES, linear_gaussian(default_rng(0), 500, 64, 16, 0.5, 0.15)),
-        "bars 8×8": (FEATURES, with_features(default_rng(0), bars(8), 500, 0.3, 0.5)),
+        "bars 8×8": (FEATURES, with_features(default_rng(0), bars(8), 500, 0.3, 0.3)),
         "tabletop": (FEATURES, tabletop()),
         "mixture 2000×10 (clusters)": (CLUSTERS, mixture(default_rng(1), 2000, 10, 20, 4)),
     }

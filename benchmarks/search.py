@@ -22,7 +22,6 @@ from madbayes.engine.partition import dp_means
 from madbayes.engine.search import Search, search
 from madbayes.engine.seeding import seed_features
 
-SEEDS = range(5)
 # A value within this share of the best known is that value.
 SAME = 1e-6
 # The search itself would end when lineages agree; here it goes on until it hits.
@@ -151,14 +150,14 @@ def ratio(paper: list[Trial], own: list[Trial], limit: float) -> str:
     return "" if times[1] >= limit else f"{'> ' if times[0] >= limit else ''}{times[0] / times[1]:.3g}×"
 
 
-def compare(name: str, seconds: float) -> None:
+def compare(name: str, seconds: float, n_seeds: int) -> None:
     """A line of the table."""
     instance, best = INSTANCES[name](), BEST_KNOWN[name]["value"]
     attempt(ours, instance, 99, 0.0, 0.2)  # compiles what there is to compile
     attempt(restarts, instance, 99, 0.0, 0.2)
-    own = [attempt(ours, instance, seed, best, seconds) for seed in SEEDS]
-    paper = [attempt(restarts, instance, seed, best, seconds) for seed in SEEDS]
-    ends = [default(instance, seed) for seed in SEEDS]
+    own = [attempt(ours, instance, seed, best, seconds) for seed in range(n_seeds)]
+    paper = [attempt(restarts, instance, seed, best, seconds) for seed in range(n_seeds)]
+    ends = [default(instance, seed) for seed in range(n_seeds)]
     hits = sum(trial.value <= best * (1 + SAME) for trial in ends)
     by_itself = f"{hits}/{len(ends)}, {statistics.median(trial.seconds for trial in ends):.3g} s"
     sides = f"{cell(paper, best, seconds)} | {cell(own, best, seconds)} | {ratio(paper, own, seconds)}"
@@ -173,6 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("instances", nargs="*", metavar="instance", help=f"some of {', '.join(INSTANCES)}")
     parser.add_argument("--seconds", type=float, default=8.0, help="for each seed and side, 8 if not given")
+    parser.add_argument("--seeds", type=int, default=5, help="how many, 5 if not given")
     options = parser.parse_args()
     unknown = [name for name in options.instances if name not in INSTANCES]
     if unknown:
@@ -189,7 +189,7 @@ def main() -> None:
     )
     print("as fast | search by itself: hits, time |\n|---|---|---|---|---|---|---|---|---|")
     for name in names:
-        compare(name, options.seconds)
+        compare(name, options.seconds, options.seeds)
 
 
 if __name__ == "__main__":
