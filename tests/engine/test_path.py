@@ -227,6 +227,13 @@ def test_a_number_is_compared_with_the_widest_of_groupless_tables():
     assert path_of(losses, null_ratios=null_ratios).null_ratio == pytest.approx(np.sqrt(5 * 50))
 
 
+def test_numbers_that_no_groupless_table_has_tell_nothing_of_the_spread():
+    """Logarithms with standard deviation .3 at the last two numbers there are: six never occurs."""
+    rng = np.random.default_rng(0)
+    null_ratios = [{K: float(np.exp(rng.normal(2.0, 0.3))) for K in (4, 5)} for _ in range(400)]
+    assert path_of([4.0, 3.0], null_ratios=null_ratios)._null_logarithms(5)[1] == pytest.approx(0.3, rel=0.1)
+
+
 def test_three_groups_by_chance_in_clouds_that_are_cut_in_two():
     """Ratios of long normal clouds: at three groups none was so wide, but at two most were wider."""
     clouds = [{2: 5.8, 3: 1.7}, {2: 4.3, 3: 2.6}, {2: 4.4, 3: 1.5}, {2: 4.2, 3: 2.4}, {2: 4.1, 3: 2.0}]
