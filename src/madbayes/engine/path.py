@@ -141,23 +141,35 @@ class PenaltyPath:
         return sorted((K for K, ratio in ratios.items() if ratio >= least), key=lambda K: -ratios[K])
 
     def threshold(self, K: int, spreads: float = SPREADS) -> float:
-        """The ratio from which on K groups are plausible."""
+        """The ratio from which on K groups are plausible.
+
+        It is above those of groupless tables with K groups by so many standard deviations of logarithms, and no less
+        than the widest ratios of these tables with any number of groups.
+        """
         if not self.null_ratios:
             return WEAK_RATIO
         mean, spread = self._null_logarithms(K)
-        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread)))
+        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread), np.exp(self._null_widest())))
 
     def _null_logarithms(self, K: int) -> tuple[float, float]:
         """Mean and standard deviation of the logarithms of the ratios of groupless tables.
 
-        A number of groups is compared with the same number, for a long cloud is easily cut in two and a square in four.
-        The spread is that of its neighbours too, and begins with a usual one: a few tables tell little of it.
+        Those of the same number of groups, for a long cloud is easily cut in two and a square in four. The spread is
+        that of its neighbours too, if any table has them, and begins with a usual one: a few tables tell little of it.
         """
-        rows = [[min(null.get(k, 1.0), WIDEST) for k in (K - 1, K, K + 1) if k >= 2] for null in self.null_ratios]
-        logs = np.log(rows)
+        neighbours = [k for k in (K - 1, K + 1) if any(k in null for null in self.null_ratios)]
+        logs = np.log([[min(null.get(k, 1.0), WIDEST) for k in (K, *neighbours)] for null in self.null_ratios])
         squares = ((logs - logs.mean(axis=0)) ** 2).sum() + USUAL_COUNT * USUAL_SPREAD**2
         spread = np.sqrt(squares / (logs.size - logs.shape[1] + USUAL_COUNT))
-        return float(logs[:, min(K - 2, 1)].mean()), float(spread)
+        return float(logs[:, 0].mean()), float(spread)
+
+    def _null_widest(self) -> float:
+        """Mean of the logarithms of the widest ratios of groupless tables, each at the number that suits it best.
+
+        The number in question was chosen for its wide interval too. A long cloud most often has its widest at two
+        groups, by chance at three: wide for three groups, but no wider than that of other such clouds.
+        """
+        return float(np.log([min(max(null.values(), default=1.0), WIDEST) for null in self.null_ratios]).mean())
 
     @property
     def null_ratio(self) -> float | None:
