@@ -281,7 +281,7 @@ def interrupt_at(monkeypatch, place, name, call):
 
 @pytest.mark.parametrize("estimator", [DPMeans, BPMeans])
 def test_an_interrupt_on_the_path_chooses_among_what_was_looked_at(estimator, search, blobs, monkeypatch):
-    interrupt_at(monkeypatch, path_search.Climb, "improve", 6)
+    interrupt_at(monkeypatch, path_search.Climb, "improved", 6)
     model = estimator(search=search, random_state=0)
     with pytest.warns(UserWarning, match="interrupted: the number of groups is chosen"):
         model.fit(blobs[0])
@@ -293,9 +293,9 @@ def test_an_interrupt_on_the_path_chooses_among_what_was_looked_at(estimator, se
 
 def test_an_interrupt_in_a_groupless_table_keeps_the_path(blobs, monkeypatch):
     with monkeypatch.context() as patch:
-        calls = interrupt_at(patch, path_search.Climb, "improve", None)
+        calls = interrupt_at(patch, path_search.Climb, "improved", None)
         whole = DPMeans(random_state=0).fit(blobs[0])
-    interrupt_at(monkeypatch, path_search.Climb, "improve", len(calls))  # groupless tables come last
+    interrupt_at(monkeypatch, path_search.Climb, "improved", len(calls))  # groupless tables come last
     with pytest.warns(UserWarning, match="interrupted: the number of groups is chosen"):
         model = DPMeans(random_state=0).fit(blobs[0])
     assert_array_equal(model.path_.sse, whole.path_.sse)
@@ -304,7 +304,7 @@ def test_an_interrupt_in_a_groupless_table_keeps_the_path(blobs, monkeypatch):
 
 
 def test_an_interrupt_at_the_beginning_of_the_path_is_an_interrupt(blobs, monkeypatch):
-    interrupt_at(monkeypatch, path_search.Climb, "improve", 1)
+    interrupt_at(monkeypatch, path_search.Climb, "improved", 1)
     model = DPMeans(random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(blobs[0])
@@ -387,7 +387,7 @@ def test_the_warning_of_an_interrupt_points_to_the_users_line(model, blobs, monk
         monkeypatch.setattr(type(model), "_batch", lambda self, problem: 1)
         interrupt_at(monkeypatch, type(model), "_run", 2)
     else:
-        interrupt_at(monkeypatch, path_search.Climb, "improve", 6)
+        interrupt_at(monkeypatch, path_search.Climb, "improved", 6)
     with pytest.warns(UserWarning, match="interrupted") as caught:
         clone(model).fit(blobs[0])
     assert caught[0].filename == __file__
