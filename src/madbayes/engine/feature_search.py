@@ -28,7 +28,7 @@ FAR = 1e6
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
 # Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, None for a greedy one.
-STARTS = (2, 4, 8, None, None)
+STARTS = (1, 2, 4, 8, None, None)
 # In a tiny table so many random codes as well.
 TRIES = 8
 # Features that may pay only together: a base does not before others are added to it.
