@@ -292,10 +292,10 @@ def test_a_disk_that_fills_up(spill, monkeypatch, X, number):
 
 def test_a_map_that_is_copied_does_not_stay_in_memory(tmp_path, spill):
     path = tmp_path / "a.npy"
-    np.save(path, np.asfortranarray(np.random.default_rng(0).random((1_000_000, 8))))
+    np.save(path, np.asfortranarray(np.random.default_rng(0).random((2_000_000, 8))))
     found = np.load(path, mmap_mode="r")
     open_rows(found[:1000], spill_dir=spill)
     before = resident_memory()
     source = open_rows(found, spill_dir=spill)
     assert resident_memory() - before < found.nbytes / 2
-    assert source.n_rows == 1_000_000
+    assert source.n_rows == 2_000_000
