@@ -190,10 +190,13 @@ class FeatureLandscape:
     def polish(self, groups: NDArray) -> Solution:
         """Best codes and least squares in turn; features that cost more than they explain are dropped.
 
-        In a tiny table the stronger polish costs no more, and leads to far better optima.
+        In a tiny table the stronger polish costs little, and leads to far better optima.
         """
-        solution = self._fill(self._thinned(self.descend(groups)))
+        solution = self._polished(groups)
         return self.polish_hard(solution) if self.is_tiny and solution.K else solution
+
+    def _polished(self, groups: NDArray) -> Solution:
+        return self._fill(self._thinned(self.descend(groups)))
 
     def _thinned(self, solution: Solution, node_limit: int | None = None) -> Solution:
         """Without the cheapest features, one after the other, as long as there are too many or one does not pay."""
@@ -283,7 +286,7 @@ class FeatureLandscape:
         # With a penalty a row may pay to keep a feature of its own; none is opened here, and without one none is lost.
         limits = kernels.Limits(0, 0, self.penalty / self.unit, np.inf, 0.0, RELATIVE_GAIN)
         kernels.run_collapsed(table.X, table.weights, Z, A, len(A), limits, JOINT_LIMIT, np.empty(MAX_ITER))
-        return self._fill(self._thinned(self.descend(Z)))
+        return self._polished(Z)
 
 
 def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
