@@ -8,7 +8,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from madbayes import paper
-from madbayes.certificates import far_apart, lower_bound, optimal_clusters, optimal_features, tail_squares
+from madbayes.certificates import lower_bound, optimal_clusters, optimal_features
+from madbayes.engine.branching import far_apart, tail_squares
 from madbayes.model import (
     bp_means_objective,
     capped_bp_means_objective,
@@ -85,7 +86,7 @@ def test_branch_and_bound_makes_a_bad_incumbent_good(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_blocks_of_rows_do_not_change_the_optimum(seed, size, monkeypatch):
     X, weights, penalty = random_table(seed, N=4, D=3)
-    monkeypatch.setattr("madbayes.certificates.BLOCK", size)
+    monkeypatch.setattr("madbayes.engine.branching.BLOCK", size)
     for K, objective in ((2, k_features_objective(2)), (None, bp_means_objective(penalty))):
         expected = paper.exhaustive(X, objective, max_components=K, sample_weight=weights).value
         certificate = optimal_features(X, objective.penalty or None, K, sample_weight=weights)
@@ -97,7 +98,7 @@ def test_bounds_of_a_proof_in_blocks_that_stopped(seed, monkeypatch):
     X = linear_gaussian(20, 8, 2, 0.5, seed)
     optimum = optimal_features(X, K=2)
     assert optimum.proved
-    monkeypatch.setattr("madbayes.certificates.BLOCK", 6)
+    monkeypatch.setattr("madbayes.engine.branching.BLOCK", 6)
     bounds = [optimal_features(X, K=2, node_limit=4**i, incumbent=optimum.groups).bound for i in range(11)]
     assert max(bounds) <= optimum.value * (1 + 1e-9)
     assert bounds[-1] == pytest.approx(optimum.value)
@@ -258,7 +259,7 @@ def test_a_false_value_proves_nothing(monkeypatch):
     X = linear_gaussian(12, 5, 2, 0.3, seed=2)
     expected = optimal_features(X, K=2)
     wrong = np.eye(12, 2, dtype=np.uint8)
-    monkeypatch.setattr("madbayes.certificates.Proof._branch", lambda *_: (0.1, np.inf, 5, wrong))
+    monkeypatch.setattr("madbayes.engine.branching.Proof._branch", lambda *_: (0.1, np.inf, 5, wrong))
     certificate = optimal_features(X, K=2)
     assert not certificate.proved
     assert certificate.value == expected.value
@@ -298,7 +299,7 @@ def test_bounds_of_the_rows_to_come(N, monkeypatch, seed):
     for n in range(N + 1):
         rows = np.sqrt(weights[n:, None]) * X[n:]
         assert_allclose(exact[n].sum(), (rows**2).sum(), atol=1e-12)
-    monkeypatch.setattr("madbayes.certificates.TAILS", 3)
+    monkeypatch.setattr("madbayes.engine.branching.TAILS", 3)
     coarse = tail_squares(X, weights)
     for K in range(3):
         assert (coarse[:, K:].sum(axis=1) <= exact[:, K:].sum(axis=1) + 1e-12).all()

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 
 from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares, spectral_bound
+from madbayes.engine.branching import Proof
 from madbayes.engine.codes import best_codes
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
@@ -22,7 +23,6 @@ from madbayes.engine.search import Search, Solution, search
 from madbayes.estimators import validation
 from madbayes.estimators.canonical import canonical_order
 from madbayes.model import (
-    Objective,
     bp_means_objective,
     capped_bp_means_objective,
     capped_dp_means_objective,
@@ -30,18 +30,9 @@ from madbayes.model import (
 )
 from madbayes.model.likelihoods import Weights
 from madbayes.model.priors import one_hot
-from madbayes.paper.features import independent_columns
 
 # Optimal clusters are found for so many different rows, or for so many different numbers in a single column.
 SUBSET_LIMIT, INTERVAL_LIMIT = 16, 5000
-# Above this many features their codes are too many to branch on.
-COMPONENT_LIMIT = 10
-# Values that differ by this share of themselves, or by this share of the squares of all rows, are the same.
-SAME, ROUNDING = 1e-9, 1e-13
-# Rows of a block: large enough to say something about the features, small enough to be solved.
-BLOCK = 50
-# Rows from which on the squared error is bounded, at most: each takes a singular value decomposition.
-TAILS = 250
 
 
 class Certificate(NamedTuple):
@@ -291,7 +282,8 @@ def optimal_features(
     rows = Rows.of(table, weights)
     objective = bp_means_objective(price) if cap is None else capped_bp_means_objective(cap, price)
     landscape = FeatureLandscape.of(rows.X, price, rows.weights, **_counts(price, cap))
-    proof = Proof(rows, objective, _incumbent(landscape, rows, incumbent, len(table), cap))
+    Z = _incumbent(landscape, rows, incumbent, len(table), cap)
+    proof = Proof(rows.X, rows.weights, objective, Z, _reach)
     bound = proof.bound(node_limit, len(rows.X) if cap is None else min(cap, len(rows.X)))
     A = objective.likelihood.fit(rows.X, proof.Z, rows.weights)
     order = canonical_order(A, rows.weights @ proof.Z)
@@ -332,117 +324,6 @@ def _search(landscape: FeatureLandscape) -> Solution:
     return best
 
 
-class Proof:
-    """The best features known, made better or proved to be the best."""
-
-    def __init__(self, rows: Rows, objective: Objective, Z: NDArray[np.uint8]) -> None:
-        self.rows, self.objective = rows, objective
-        self.Z, self.value = self._value(Z)
-        U, s, _ = np.linalg.svd(rows.X, full_matrices=False)
-        far, n_blocks = far_apart(rows.X, rows.weights), max(1, round(len(rows.X) / BLOCK))
-        parts = [far[i::n_blocks] for i in range(n_blocks)]
-        self.order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
-        self.blocks = [slice(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
-        self.X, self.weights = (U * s)[self.order], rows.weights[self.order]  # no more columns than rows
-        self.squares = tail_squares(self.X, self.weights)
-        self.block_squares = [tail_squares(self.X[block], self.weights[block]) for block in self.blocks]
-
-    def _value(self, Z: NDArray) -> tuple[NDArray[np.uint8], float]:
-        """Z without what it does not need, and the objective."""
-        Z = Z[:, independent_columns(Z)]
-        return Z, self.objective(self.rows.X, Z, sample_weight=self.rows.weights)
-
-    @property
-    def slack(self) -> float:
-        """Differences of the objective that do not count."""
-        return SAME * self.value + ROUNDING * float(self.squares[0].sum())
-
-    def bound(self, node_limit: int, most: int) -> float:
-        """A lower bound on the objective with up to so many features."""
-        price, lowest = self.objective.penalty, np.inf
-        for K in range(0 if price > 0 else most, most + 1):
-            if K * price >= self.value:
-                break  # the features alone cost more than what is known, and so do more of them
-            least, used = self._bound_for(K, node_limit)
-            lowest, node_limit = min(lowest, least), node_limit - used
-        return float(min(lowest, self.value))
-
-    def _bound_for(self, K: int, node_limit: int) -> tuple[float, int]:
-        """A lower bound on the objective with K features or fewer, charged as K, and the nodes it took."""
-        price = K * self.objective.penalty
-        by_rank = price + self.squares[0, K:].sum()
-        if K == 0 and by_rank < self.value:
-            self.Z, self.value = self._value(self.Z[:, :0])
-        if by_rank >= self.value - self.slack or K > COMPONENT_LIMIT or node_limit <= 0:
-            return by_rank, 0
-        tails, used = self._tails(K, node_limit)
-        error, unexplored, nodes, Z = self._branch(0, K, tails, self.value - price, node_limit - used)
-        if Z is not None:
-            better, value = self._value(Z)
-            if value > price + error + self.slack:
-                return by_rank, used + nodes  # rounding has spoilt the least squares on the way: they prove nothing
-            self.Z, self.value = better, value
-        return price + max(tails[0], min(error, unexplored)), used + nodes
-
-    def _tails(self, K: int, node_limit: int) -> tuple[NDArray[np.float64], int]:
-        """What the rows from each one on cost at least with K features, and the nodes it took to know.
-
-        By rank, or better: the last block is a small problem, solved exactly; so is the one before together with it,
-        as what remains of a block by rank and the following ones, already solved, bound it well; and so on.
-        """
-        tails, after, used = self.squares[:, K:].sum(axis=1), 0.0, 0
-        for j in reversed(range(len(self.blocks))):
-            block = self.blocks[j]
-            tails[block] = np.maximum(tails[block], self.block_squares[j][:-1, K:].sum(axis=1) + after)
-            if j > 0:
-                known, share = self._search(block.start, K), (node_limit - used) // (j + 1)
-                error, unexplored, nodes, _ = self._branch(block.start, K, tails, known, share)
-                after = max(tails[block.start], min(error, unexplored) - self.slack)
-                tails[block.start], used = after, used + nodes
-        return tails, used
-
-    def _search(self, start: int, K: int) -> float:
-        """The squared error that a search reaches with K features on the rows from one on."""
-        return _search(FeatureLandscape.of(self.X[start:], 0.0, self.weights[start:], K=K)).value
-
-    def _branch(
-        self, start: int, K: int, tails: NDArray, cutoff: float, node_limit: int
-    ) -> tuple[float, float, int, NDArray[np.uint8] | None]:
-        """The kernel on the rows from one on; Z is given in the order of the table, and for all rows only."""
-        from madbayes.engine.kernels import certificates as kernels
-
-        codes = np.full(len(self.X) - start, -1)
-        error, unexplored, nodes = kernels.branch_rows(
-            self.X[start:], self.weights[start:], tails[start:], K, cutoff, self.slack, node_limit, codes
-        )
-        if start > 0 or codes[0] < 0:
-            return error, unexplored, nodes, None
-        Z = np.empty((len(codes), K), dtype=np.uint8)
-        Z[self.order] = (codes[:, None] >> np.arange(K)) & 1
-        return error, unexplored, nodes, Z
-
-
-def far_apart(X: NDArray, weights: NDArray) -> NDArray[np.intp]:
-    """An order of the rows, each as far as possible from those before it and from zero.
-
-    Rows whose codes differ come first, so that wrong codes show early.
-    """
-    distances, order = weights * (X**2).sum(axis=1), np.empty(len(X), dtype=np.intp)
-    for i in range(len(X)):
-        order[i] = n = distances.argmax()
-        distances = np.minimum(distances, weights * ((X - X[n]) ** 2).sum(axis=1))
-        distances[order[: i + 1]] = -1.0
-    return order
-
-
-def tail_squares(X: NDArray, weights: NDArray) -> NDArray[np.float64]:
-    """Squared singular values of the rows from each one on, a row of zeros at the end.
-
-    In a long table not of all: those of fewer rows are no larger, and stand for the rows in between.
-    """
-    squares, N = np.zeros((len(X) + 1, min(X.shape))), len(X)
-    step = -(-N // TAILS)
-    for n in range(0, N, step):
-        found = singular_squares(X[n:], weights[n:])
-        squares[max(n - step + 1, 0) : n + 1, : len(found)] = found
-    return squares
+def _reach(X: NDArray, weights: NDArray, K: int) -> float:
+    """The squared error that a search reaches with K features."""
+    return _search(FeatureLandscape.of(X, 0.0, weights, K=K)).value

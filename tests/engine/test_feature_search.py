@@ -595,6 +595,37 @@ def test_up_to_eight_rows_end_at_the_optimum(N):
         assert reached(FeatureLandscape.of(X, penalty, cap=2), instance, best, total)
 
 
+@pytest.mark.parametrize("limit", [{}, {"K": 2}, {"cap": 2}])
+def test_the_stronger_polish_of_few_rows_is_a_proof(limit):
+    """From anywhere, it ends at the best of all allocations, and says that nothing is lower."""
+    improved = 0
+    for instance in range(100, 112):
+        X, weights, price = tiny_instance(instance, 4)
+        penalty = 0.0 if "K" in limit else price
+        values = least_errors(X, weights, 4) + penalty * np.arange(5)
+        optimum, total = values[: 1 + limit.get("K", limit.get("cap", 4))].min(), float(weights @ (X**2).sum(axis=1))
+        landscape = FeatureLandscape.of(X, penalty, weights, **limit)
+        start = landscape.polish(np.eye(4, landscape.most, dtype=np.uint8))
+        best = landscape.polish_hard(start)
+        assert best.value == pytest.approx(optimum, rel=1e-9, abs=1e-9 * total)
+        assert landscape.is_final(best)
+        if start.value > best.value + 1e-9 * total:
+            assert not landscape.is_final(start)
+            improved += 1
+    assert improved
+
+
+def test_a_proof_that_takes_too_long_is_given_up(monkeypatch):
+    """What is known stays, and may not be the best."""
+    X, weights, penalty = tiny_instance(0, 8)
+    monkeypatch.setattr("madbayes.engine.feature_search.NODES", 0)
+    landscape = FeatureLandscape.of(X, penalty / 10, weights)
+    best = best_of(landscape)
+    assert landscape.polish_hard(best) is best
+    assert landscape.optimum is None
+    assert not landscape.is_final(best)
+
+
 @pytest.mark.parametrize("limit", [{}, {"K": 3}, {"K": 5}, {"K": 8}])
 def test_a_table_of_noise_is_not_searched_for_long(limit):
     """Lineages end at ever other values there: few are enough."""

@@ -399,3 +399,23 @@ def test_a_move_of_ones_own():
     lineages = run(Hills(heights, [1]), {"right": lambda landscape, solution, rng: solution.groups + 2}, agreement=1)
     assert lineages[0].best.groups[0] == 7
     assert lineages[0].trace == [-1.0, -3.0, -5.0, -7.0]
+
+
+def test_the_best_of_a_tiny_table_is_hardened_when_it_has_ended():
+    """Once for each value; where that leads on, the lineage goes on, and where it is the last word, all end."""
+    hills = Hills(HEIGHTS, [1], harder={1: 3, 3: 7}, floor=0.0)
+    hills.is_tiny = True
+    lineages = run(hills, {"stay": stay})
+    assert lineages[0].value == 0
+    assert lineages[0].kept == {"polish_hard": 2}
+    assert sum(lineage.tried["polish_hard"] for lineage in lineages) == 2
+    assert len(lineages) == ABREAST
+    assert known(run(hills, {"stay": stay}, n_jobs=2)) == known(lineages)
+
+
+def test_hardening_is_a_move_that_is_counted():
+    hills = Hills(HEIGHTS, [1], harder={1: 3})
+    hills.is_tiny = True
+    for most in range(40):
+        lineages = run(hills, {"stay": stay}, max_moves=most)
+        assert sum(lineage.moves for lineage in lineages) == most

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from madbayes.engine.allocation import Table, bp_means, k_features
 from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares
+from madbayes.engine.branching import Proof
 from madbayes.engine.search import SAME, Solution, is_lower
 from madbayes.engine.seeding import seed_features
+from madbayes.model import bp_means_objective
 from madbayes.model.likelihoods import Weights, gram_inverse
 from madbayes.paper.features import JOINT_LIMIT
 from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
@@ -31,6 +33,8 @@ TINY = 20
 STARTS = (1, 2, 4, 8, None, None)
 # In a tiny table so many random codes as well.
 TRIES = 8
+# Nodes of branch and bound that it is worth, too: some tenths of a second at most.
+NODES = 3_000_000
 # Features that may pay only together: a base does not before others are added to it.
 TOGETHER = 3
 # Makes columns of rows that might have a new feature, from the residuals.
@@ -55,6 +59,8 @@ class FeatureLandscape:
         At most so many.
     unit : float
         Weights in the table are in this unit: the largest is one, so that products of weights stay finite.
+    optimum : float, optional
+        The lowest value there is, once it is known.
     """
 
     table: Table
@@ -62,6 +68,7 @@ class FeatureLandscape:
     K: int | None = None
     cap: int | None = None
     unit: float = 1.0
+    optimum: float | None = None
 
     @classmethod
     def of(cls, X: NDArray, penalty: float, sample_weight: Weights = None, **limits: int | None) -> "FeatureLandscape":
@@ -140,7 +147,7 @@ class FeatureLandscape:
     def _start_anywhere(self, K: int, rng: np.random.Generator) -> Solution:
         """Random codes of about K features, all of which stay until they are as good as they get."""
         here = self.with_K(max(1, min(self.most, K + int(rng.integers(-1, 3)))) if self.K is None else self.most)
-        return self.polish(here.polish_hard(here.polish(rng.integers(2, size=(len(self.table.X), here.most)))).groups)
+        return self.polish(here.polish(rng.integers(2, size=(len(self.table.X), here.most))).groups)
 
     def _start_greedily(self, rng: np.random.Generator) -> Solution:
         """One feature after the other as long as it pays, all made of rows or all of directions.
@@ -170,6 +177,8 @@ class FeatureLandscape:
 
         K features explain no more than the K largest squared singular values.
         """
+        if self.optimum is not None and solution.value <= self.optimum * (1 + SAME):
+            return True
         if not self.is_exact(solution):
             return solution.K == 0 and solution.value <= self.penalty and self.K is None
         if self.K is not None or not self.penalty * solution.K > 0:
@@ -193,7 +202,7 @@ class FeatureLandscape:
         In a tiny table the stronger polish costs little, and leads to far better optima.
         """
         solution = self._polished(groups)
-        return self.polish_hard(solution) if self.is_tiny and solution.K else solution
+        return self._collapsed(solution) if self.is_tiny and solution.K else solution
 
     def _polished(self, groups: NDArray) -> Solution:
         return self._fill(self._thinned(self.descend(groups)))
@@ -279,6 +288,22 @@ class FeatureLandscape:
         return proposals
 
     def polish_hard(self, solution: Solution) -> Solution:
+        """Collapsed BP-means, which is part of every polish of a tiny table; for that, the best of all solutions."""
+        return self._proved(solution) if self.is_tiny else self._collapsed(solution)
+
+    def _proved(self, solution: Solution) -> Solution:
+        """The best there is, if branch and bound finds it soon, or this one."""
+        if self.is_final(solution):
+            return solution
+        proof = Proof(self.table.X, self.weights, bp_means_objective(self.penalty / self.unit), solution.groups)
+        bound = proof.bound(NODES, self.most)
+        found = self.polish(proof.Z)
+        best = found if self.is_lower(found, solution) else solution
+        if self.unit * bound >= best.value * (1 - SAME):
+            self.optimum = best.value
+        return best
+
+    def _collapsed(self, solution: Solution) -> Solution:
         """Collapsed BP-means, in which features follow every single change of a bit."""
         from madbayes.engine import kernels
 

@@ -3,8 +3,8 @@
 A *landscape* is a table with an objective: it makes starts and descends from given assignments to a local optimum. A
 *move* proposes other assignments. A *lineage* is a start and the moves kept since; it ends when no move has helped for
 a while. Lineages go on side by side; the best takes from others what is better there when they stop. The search ends
-when the best value was reached several times independently, or when the budget is spent. Budgets are counted in moves,
-so the same seed gives the same answer for any number of threads.
+when the best value was reached several times independently, when it is known that nothing is lower, or when the budget
+is spent. Budgets are counted in moves, so the same seed gives the same answer for any number of threads.
 """
 
 from collections import Counter
@@ -238,6 +238,15 @@ class Lineage:
         self.ended = self.final or (self.ended and self.best is before)
         self.seconds += perf_counter() - began
 
+    def harden(self, landscape: Landscape) -> None:
+        """A move that is the stronger polish, once it has ended; it goes on from there, if that helps."""
+        assert self.best is not None
+        began, before = perf_counter(), self.best
+        self._judge("polish_hard", landscape.polish_hard(before), landscape)
+        self.hardened = self.best is before
+        self.ended = self.final or self.hardened
+        self.seconds += perf_counter() - began
+
     def _judge(self, name: str, found: Solution | None, landscape: Landscape) -> None:
         """Count a move, and keep what it found if that is lower."""
         assert self.best is not None
@@ -273,6 +282,8 @@ def search(
             _advance(active, landscape, moves, options, workers, _moves_left(lineages, options))
             stopped = [lineage for lineage in active if _waits(lineage, lineages, options, generation)]
             _cross(lineages, stopped, landscape, _moves_left(lineages, options))
+            if landscape.is_tiny:
+                _harden(lineages, landscape, _moves_left(lineages, options))
         except KeyboardInterrupt:
             if budget is None:
                 raise
@@ -298,7 +309,7 @@ def _begin(
     lineages: list[Lineage], generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]
 ) -> list[Lineage]:
     """New lineages, twice as many as the last time; where no more are allowed, those that have waited go on."""
-    hard = landscape.is_tiny or len(lineages) >= EASY
+    hard = len(lineages) >= EASY and not landscape.is_tiny
     wanted = ABREAST * 2 ** (generation - 1)
     room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
     new = [Lineage(next(seeds), None, hard, options.start) for _ in range(room)]
@@ -314,6 +325,13 @@ def _cross(lineages: list[Lineage], stopped: list[Lineage], landscape: Landscape
         if allowed > 0 and not ranked[0].final and other.best is not None and other.value > best + SAME * abs(best):
             ranked[0].cross(landscape, other.best)
             allowed -= 1
+
+
+def _harden(lineages: list[Lineage], landscape: Landscape, allowed: float) -> None:
+    """The best lineage tries the stronger polish, if it has ended and not tried it there."""
+    best = min(lineages, key=lambda lineage: lineage.value)
+    if allowed > 0 and best.ended and not best.final and not best.hardened:
+        best.harden(landscape)
 
 
 def _allowed(landscape: Landscape, options: Search) -> float:
