@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, _stretches, find_path, solve_path
-from madbayes.engine.search import Search, search
+from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, _is_alike, _stretches, find_path, solve_path
+from madbayes.engine.search import Search, Solution, search
 from madbayes.model import bp_means_objective, dp_means_objective
 from madbayes.model.priors import one_hot
 
@@ -102,6 +102,42 @@ def test_features_without_noise_are_counted(seed):
     assert [solution.K for solution in solutions] == [0, 1, 2, 3]
     assert solutions[-1].value <= 1e-12 * solutions[0].value
     assert find("features", X, limit=8, n_null=0).best == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_path_ends_with_the_fewest_features_that_explain_all(seed):
+    """However many the first way up took."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(2, size=(60, 6)) @ rng.normal(size=(6, 8))
+    solutions = solve("features", X, 12)
+    assert solutions[-1].K == 6
+    assert solutions[-1].value <= 1e-12 * solutions[0].value
+
+
+@by_kind
+def test_solutions_with_hardly_other_groups_are_alike(kind):
+    """In any order, with one row in twenty elsewhere; not with one group in place of another."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    Z = (
+        np.eye(4, dtype=np.uint8)[labels][:, :3]
+        if kind == "clusters"
+        else rng.integers(2, size=(60, 3), dtype=np.uint8)
+    )
+
+    def made(Z):
+        groups = Z.argmax(axis=1) if kind == "clusters" else Z
+        return Solution(groups, np.zeros((3, 1)), 1.0)
+
+    moved, other = Z.copy(), Z.copy()
+    moved[:3] = np.roll(moved[:3], 1, axis=1)
+    if kind == "clusters":
+        other[:10], other[30:40] = np.roll(other[:10], 1, axis=1), np.roll(other[30:40], 2, axis=1)
+    else:
+        other[:, 0] = rng.integers(2, size=60)
+    assert _is_alike(made(Z), made(Z[:, [2, 0, 1]]))
+    assert _is_alike(made(Z), made(moved))
+    assert not _is_alike(made(Z), made(other))
 
 
 @by_kind

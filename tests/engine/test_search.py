@@ -25,6 +25,7 @@ class Hills:
     """Whole numbers on a line, each with a height; a polish walks downhill to the nearest bottom."""
 
     is_tiny = False
+    near = 1.0
     enough = 40
 
     heights: list
@@ -399,6 +400,24 @@ def test_a_move_of_ones_own():
     lineages = run(Hills(heights, [1]), {"right": lambda landscape, solution, rng: solution.groups + 2}, agreement=1)
     assert lineages[0].best.groups[0] == 7
     assert lineages[0].trace == [-1.0, -3.0, -5.0, -7.0]
+
+
+@pytest.mark.parametrize(("near", "reached"), [(1.0, 3), (1.2, 3), (1.5, 0)])
+def test_what_is_nearly_as_good_is_polished_harder(near, reached):
+    """From height 3 the move leads to 4, from where the stronger polish leads to 0."""
+    hills = Hills([3, 9, 4, 9, 0], [0], harder={2: 4})
+    hills.near = near
+    lineages = run(hills, {"two": lambda landscape, solution, rng: np.array([2])}, max_lineages=1)
+    assert lineages[0].value == reached
+    assert lineages[0].kept == ({"two": 1} if reached == 0 else {})
+
+
+def test_what_is_better_or_the_same_is_not_polished_harder():
+    """The polish is enough where it leads to something better, and where it leads back."""
+    hills = Hills([3, 9, 2, 9, 0], [0], harder={0: 4, 2: 4})
+    hills.near = 10.0
+    lineages = run(hills, {"two": lambda landscape, solution, rng: np.array([2])}, max_lineages=1)
+    assert lineages[0].value == 2
 
 
 def test_the_best_of_a_tiny_table_is_hardened_when_it_has_ended():

@@ -98,6 +98,11 @@ class ClusterLandscape:
         """Whether there are so few rows that nothing is too dear to try."""
         return len(self.X) <= 20
 
+    @property
+    def near(self) -> float:
+        """None but the best is worth the stronger polish, which is dear."""
+        return 1.0
+
     def cost(self, K: int) -> float:
         """Operations of a pass over the rows with K groups, about."""
         return self.X.size * (K + 1.0)

@@ -7,6 +7,7 @@ from madbayes.engine.feature_search import (
     FeatureLandscape,
     best_column,
     direction_columns,
+    exchange_gains,
     inverse_gram,
     join_costs,
     joined,
@@ -14,6 +15,9 @@ from madbayes.engine.feature_search import (
     row_columns,
 )
 from madbayes.engine.search import Move, Solution
+
+# How many of the best exchanges are about as likely as the best.
+EXCHANGES = 3
 
 
 def new_column(landscape: FeatureLandscape, R: NDArray, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -72,6 +76,18 @@ def join(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generat
     return np.column_stack([Z, new_column(landscape, R, rng)])
 
 
+def exchange(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
+    """A feature is replaced by one made of residuals: of all such exchanges, one of those that explain most."""
+    if not solution.K:
+        return None
+    R = landscape.residuals(solution)
+    columns = np.hstack([make(landscape, R, rng) for make in (row_columns, row_columns, direction_columns)])
+    gains = exchange_gains(landscape, solution, columns)
+    place = (-gains).argsort(axis=None)[min(int(rng.exponential(EXCHANGES)), gains.size - 1)]
+    k, c = np.unravel_index(place, gains.shape)
+    return np.column_stack([np.delete(solution.groups, k, axis=1), columns[:, c]])
+
+
 def split(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:
     """One of the cheaper features is deleted, and the rows of another are split along their residuals."""
     if solution.K < 2:
@@ -99,4 +115,5 @@ feature_moves: dict[str, Move] = {
     "scramble": scramble,
     "add": add,
     "join": join,
+    "exchange": exchange,
 }

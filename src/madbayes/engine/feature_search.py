@@ -12,6 +12,7 @@ from madbayes.engine.allocation import Table, bp_means, k_features
 from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares
 from madbayes.engine.branching import Proof
+from madbayes.engine.reductions import reductions
 from madbayes.engine.search import SAME, Solution, is_lower
 from madbayes.engine.seeding import seed_features
 from madbayes.model import bp_means_objective
@@ -31,6 +32,12 @@ FAR = 1e6
 TINY = 20
 # Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, None for a greedy one.
 STARTS = (1, 2, 4, 8, None, None)
+# Collapsed BP-means leads from what is worse by less than this factor to what is better: one time in ten or so.
+NEAR = 1.03
+# Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
+JOINT_PASS, COLLAPSED_PASS = 6, 2
+# For one feature less, so many of the cheapest may go, so many of the best allocations are tried, and so many kept.
+GONE, REDUCTIONS, SHRUNK = 16, 16, 4
 # In a tiny table so many random codes as well.
 TRIES = 8
 # Nodes of branch and bound that it is worth, too: some tenths of a second at most.
@@ -98,6 +105,11 @@ class FeatureLandscape:
     def is_tiny(self) -> bool:
         """Whether there are so few rows that nothing is too dear to try."""
         return len(self.table.X) <= TINY
+
+    @property
+    def near(self) -> float:
+        """What a move leads to is worth the stronger polish if it is worse than the best by less than this factor."""
+        return 1.0 if self.is_tiny else NEAR
 
     def cost(self, K: int) -> float:
         """Operations of a pass over the rows with K groups, about."""
@@ -279,13 +291,10 @@ class FeatureLandscape:
 
     def shrunk(self, solution: Solution) -> list[NDArray]:
         """Allocations without one of the cheapest features, whose rows may have one or two others instead."""
-        proposals = [np.delete(solution.groups, k, axis=1) for k in deletion_costs(self, solution).argsort()[:3]]
-        if solution.K > 1:
-            costs = join_costs(self, solution)
-            for k in costs.min(axis=1).argsort()[:3]:
-                others = costs[k].argsort()[: min(2, solution.K - 1)]
-                proposals += [joined(solution, k, others[:n]) for n in range(1, len(others) + 1)]
-        return proposals
+        gone = deletion_costs(self, solution).argsort()[:GONE]
+        proposals = reductions(self.table.X, self.weights, solution.groups, gone, REDUCTIONS)
+        found = sorted((self.descend(Z, node_limit=0) for Z in proposals), key=lambda one: one.value)
+        return [one.groups for one in found[:SHRUNK]]
 
     def polish_hard(self, solution: Solution) -> Solution:
         """Collapsed BP-means, which is part of every polish of a tiny table; for that, the best of all solutions."""
@@ -310,8 +319,11 @@ class FeatureLandscape:
         table, Z, A = self.table, np.array(solution.groups, dtype=np.uint8, order="C"), np.empty(solution.A.shape)
         # With a penalty a row may pay to keep a feature of its own; none is opened here, and without one none is lost.
         limits = kernels.Limits(0, 0, self.penalty / self.unit, np.inf, 0.0, RELATIVE_GAIN)
-        kernels.run_collapsed(table.X, table.weights, Z, A, len(A), limits, JOINT_LIMIT, np.empty(MAX_ITER))
-        return self._polished(Z)
+        trace = np.empty(MAX_ITER)
+        _, passes, _ = kernels.run_collapsed(table.X, table.weights, Z, A, len(A), limits, JOINT_LIMIT, trace)
+        found = self._polished(Z)
+        each = JOINT_PASS if solution.K <= JOINT_LIMIT else COLLAPSED_PASS
+        return found._replace(passes=found.passes + each * max(passes, 1))
 
 
 def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
@@ -350,6 +362,22 @@ def joined(solution: Solution, k: int, others: NDArray[np.intp]) -> NDArray[np.u
     Z = solution.groups.copy()
     Z[:, others] |= Z[:, [k]]
     return np.delete(Z, k, axis=1)
+
+
+def exchange_gains(landscape: FeatureLandscape, solution: Solution, columns: NDArray) -> NDArray[np.float64]:
+    """What more is explained if each feature is replaced by a new one with each of several columns, all refitted.
+
+    With P = (Z'WZ)^-1, deleting feature k costs |a_k|^2 / P_kk and leaves residuals R + g a_k, g = Z P_k / P_kk; a
+    column c explains |c'W(R + g a_k)|^2 of them over c'Wc less what the features left explain of c.
+    """
+    Z, P = solution.groups.astype(np.float64), inverse_gram(landscape, solution)
+    CW, squares, own = columns.T * landscape.weights, (solution.A**2).sum(axis=1), np.diag(P)
+    CR, CZ = CW @ landscape.residuals(solution), CW @ Z
+    h = CZ @ P / own
+    explained = (CR**2).sum(axis=1)[:, None] + 2 * h * (CR @ solution.A.T) + h**2 * squares
+    left = (CW.sum(axis=1) - (CZ @ P * CZ).sum(axis=1))[:, None] + h**2 * own
+    gains = np.where(left > RELATIVE_GAIN * CW.sum(axis=1)[:, None], explained / np.maximum(left, RELATIVE_GAIN), 0.0)
+    return landscape.unit * (gains - squares / own).T
 
 
 def explained(landscape: FeatureLandscape, R: NDArray, columns: NDArray) -> NDArray[np.float64]:

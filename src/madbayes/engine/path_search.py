@@ -67,11 +67,21 @@ class Effort(NamedTuple):
 QUICK_EFFORT = Effort(patience=1, again=False, n_fresh=0)
 CAREFUL_EFFORT = Effort(patience=3, again=False, n_fresh=0)
 # Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
-MAX_FRESH = 10
+MAX_FRESH = 6
+# The largest number of groups has so many in any case: the way down from it is better than the way up.
+TOP = 1
 # Solutions that are kept for each number of groups: the best for the next number may come of the second best for this.
-WIDTH = 2
+WIDTH = 4
+# Those in which each group differs from one of another solution in no more than this share of all rows are alike.
+ALIKE = 0.1
 # A proposal that is worse than the best by more than this factor is not followed.
 NEAR = 1.01
+# A lineage on the path makes no more moves than so many times its patience: it may go on when it is visited again.
+LONG = 3
+# Ways along the path come to an end with one that lowers no error by more than this share, ...
+GAIN = 1e-3
+# ... unless less than this share of the work is done: then the largest and the smaller numbers have other starts.
+LITTLE = 0.6
 
 
 def solve_path(
@@ -82,7 +92,7 @@ def solve_path(
     effort: Effort,
     rng: np.random.Generator,
     workers: Workers,
-    rounds: int = 1,
+    rounds: int = 2,
     before: Sequence[Solution] = (),
     first: int = 0,
     is_over: Callable[[], bool] = lambda: False,
@@ -92,22 +102,24 @@ def solve_path(
 
     With ``first`` groups in place of the smallest number, if that is more.
 
-    Upwards, each number of groups is searched from its smaller neighbour and from starts of its own. Then follow rounds
-    of second looks, until the work is enough: down, each number from what is known of its larger neighbour, up again
-    from the smaller one, and another way up, which knows nothing of the first. What is found is crossed with the best
-    there was. A path that was found ``before`` is gone on with. On KeyboardInterrupt,
-    ``interrupt`` is called with the number of solutions: it raises again, or they are kept.
+    Upwards, each number of groups is searched from its smaller neighbour. Where there are second looks, that way is
+    without any search at first; then the largest number is searched for from starts of its own, and in rounds all
+    others, down from what is known of their larger neighbours and up from the smaller ones, until nothing is found any
+    more or the work is enough. A path that was found ``before`` is gone on with. On KeyboardInterrupt, ``interrupt`` is
+    called with the number of solutions: it raises again, or they are kept.
     """
     climb = Climb(landscape, moves, effort, rng, workers, is_over, pools=[[solution] for solution in before])
     try:
         climb.begin(first)
-        climb.upwards(climb.pools[-1][0], most)
+        climb.upwards(most)
         climb.look_again(rounds if effort.again else 0)
     except KeyboardInterrupt:
         if interrupt is None:
             raise
         interrupt(len(climb.pools))
-    return climb.solutions or [landscape.simplest()]
+    solutions = climb.solutions or [landscape.simplest()]
+    exact = (i for i, solution in enumerate(solutions) if landscape.is_exact(solution))
+    return solutions[: 1 + next(exact, len(solutions))]  # more than explain all were needed only on the way
 
 
 @dataclass
@@ -137,38 +149,48 @@ class Climb:
         elif not self.pools:
             self.pools.append([simplest])
 
-    def upwards(self, last: Solution, most: int) -> None:
-        """One group more at a time; what is known of more groups is not looked at, only added to."""
+    def upwards(self, most: int) -> None:
+        """One group more at a time."""
+        last = self.pools[-1][0]
         while not self.landscape.is_exact(last) and most > last.K and not self.is_over():
             here = self.landscape.with_K(last.K + 1)
-            start = min(self.polished(here, here.grown(last, self.rng)), key=_value)
-            n_fresh = self.effort.n_fresh if last.K < MAX_FRESH and self.work < WORK else 0
-            found = self.improved(here, [start], n_fresh)
+            found = _best(self.polished(here, here.grown(last, self.rng)))
+            if not self.effort.again:
+                found = self.improved(here, found[:1])
             if not found or found[0].K <= last.K:  # nothing is left to explain
                 break
-            self.take_in(here, found)
+            self.pools.append([one for one in found if one.K > last.K])
             last = found[0]
 
     def look_again(self, rounds: int) -> None:
-        """Rounds of second looks, and between them other ways up. The first way down, which helps most, is whole."""
-        first, last = self.pools[0][0], self.pools[-1][0]
+        """Down from the largest number and up in turn, until a way brings next to nothing.
+
+        The first way down, which helps most, is whole. On that, and after a way that has brought nothing, the largest
+        and the smaller numbers begin from starts of their own, too.
+        """
         down, up = range(len(self.pools) - 2, 0, -1), range(1, len(self.pools))
-        for n in range(rounds):
-            if n:
-                self.upwards(first, last.K)
-            self.sweep(down, 1, WORK if n or self.work > WORK else np.inf)
-            self.sweep(up, -1, WORK)
-            if self.work > WORK or self.is_over():
+        stuck = True
+        for n in range(rounds if len(self.pools) > 1 else 0):
+            if stuck:
+                self.take_in(len(self.pools) - 1, [], TOP)
+            before = self.solutions
+            self.sweep(*((up, -1) if n % 2 else (down, 1)), WORK if n else np.inf, self.effort.n_fresh if stuck else 0)
+            pairs = zip(self.solutions, before, strict=True)
+            stuck = not any(now.value < (1 - GAIN) * then.value for now, then in pairs)
+            if (stuck and self.work > LITTLE * WORK) or self.is_over():
                 return
 
-    def sweep(self, numbers: range, step: int, limit: float) -> None:
-        """Numbers of groups by their places, each from the neighbour a step away, while the work is less than this."""
+    def sweep(self, numbers: range, step: int, limit: float, n_fresh: int = 0) -> None:
+        """Numbers of groups by their places, each from the neighbour a step away, while the work is less than this.
+
+        The smaller ones from so many starts of their own, too.
+        """
         for i in numbers:
             if self.work > limit or self.is_over():
                 return
-            self.visit(i, i + step)
+            self.visit(i, i + step, n_fresh if self.pools[i][0].K <= MAX_FRESH else 0)
 
-    def visit(self, i: int, source: int) -> None:
+    def visit(self, i: int, source: int, n_fresh: int) -> None:
         """What leads from all that is known of a neighbour to a number of groups."""
         here = self.landscape.with_K(self.pools[i][0].K)
         proposals: list[NDArray] = []
@@ -176,29 +198,14 @@ class Climb:
             if (i, source, solution.value) not in self.visited:
                 self.visited.add((i, source, solution.value))
                 proposals += here.shrunk(solution) if source > i else here.grown(solution, self.rng)
-        starts = self.new(i, self.polished(here, proposals))
-        if starts:
-            self.take_in(here, self.improved(here, starts))
+        self.take_in(i, self.polished(here, proposals), n_fresh)
 
-    def take_in(self, here: PathLandscape, found: list[Solution]) -> None:
-        """Keep solutions if they are among the best, and what comes of the best of them and the best before."""
-        found = [one for one in found if one.K == found[0].K]  # fewer groups may explain all that more do
-        i = found[0].K - self.pools[0][0].K
-        if i == len(self.pools):
-            self.pools.append(_best(found))
-            return
-        before = self.pools[i][0]
-        self.pools[i] = _best([*self.pools[i], *found])
-        if _is_other(found[0], before) and before.K > 1:
-            groups = here.crossed(before, found[0])
-            self.work += before.K * here.cost(2 * before.K)  # features of both are deleted one after the other
-            children = [] if groups is None else self.new(i, self.polished(here, [groups]))
-            self.pools[i] = _best([*self.pools[i], *self.improved(here, children)])
-
-    def new(self, i: int, found: list[Solution]) -> list[Solution]:
-        """The best of them that are not known and not much worse than what is."""
-        known = self.pools[i]
-        return _best([one for one in found if one.K == known[0].K and all(_is_other(one, other) for other in known)])
+    def take_in(self, i: int, found: list[Solution], n_fresh: int) -> None:
+        """Keep solutions if they are among the best, and where lineages lead from the best new one and from starts."""
+        known, here = self.pools[i], self.landscape.with_K(self.pools[i][0].K)
+        new = [one for one in found if all(_is_other(one, other) for other in known)]
+        found = [*found, *self.improved(here, _best(new)[:1], n_fresh)]
+        self.pools[i] = _best([*known, *(one for one in found if one.K == known[0].K)])
 
     def polished(self, here: PathLandscape, proposals: list[NDArray]) -> list[Solution]:
         """The local optima that proposals lead to."""
@@ -212,9 +219,18 @@ class Climb:
         is_hard = not here.is_tiny  # there it is dear beside the rest
         begun = [*starts, *[None] * n_fresh]
         lineages = [Lineage(seed, start, is_hard) for seed, start in zip(seeds, begun, strict=True)]
-        found = self.workers.map(lambda lineage: lineage.finish(here, self.moves, self.effort.patience), lineages)
+        self.workers.map(lambda lineage: self.lead(lineage, here), lineages)
         self.work += sum(lineage.work for lineage in lineages)
-        return _best(found)
+        return _best([lineage.best for lineage in lineages if lineage.best is not None])
+
+    def lead(self, lineage: Lineage, here: PathLandscape) -> None:
+        """Let a lineage go on for a while, or to its end where it is not visited again."""
+        patience = self.effort.patience
+        if not self.effort.again:
+            lineage.finish(here, self.moves, patience)
+            return
+        lineage.advance(here, self.moves, patience, 0)
+        lineage.advance(here, self.moves, patience, LONG * lineage.patience(patience))
 
 
 def _value(solution: Solution) -> float:
@@ -222,12 +238,26 @@ def _value(solution: Solution) -> float:
 
 
 def _best(solutions: list[Solution]) -> list[Solution]:
-    """So many of them as are kept, no two the same."""
+    """So many of them as are kept, no two alike."""
     best: list[Solution] = []
     for solution in sorted(solutions, key=_value):
-        if len(best) < WIDTH and not any(_is_same(solution, other) for other in best):
+        if len(best) < WIDTH and not any(_is_alike(solution, other) for other in best):
             best.append(solution)
     return best
+
+
+def _is_alike(solution: Solution, other: Solution) -> bool:
+    """Whether each group of either has hardly other rows than one of the other solution."""
+    Z, others = _memberships(solution), _memberships(other)
+    different = Z.sum(axis=0)[:, None] + others.sum(axis=0) - 2 * Z.T @ others
+    return all((different.min(axis=axis, initial=np.inf) <= ALIKE * len(Z)).all() for axis in (0, 1))
+
+
+def _memberships(solution: Solution) -> NDArray[np.float64]:
+    """Which rows are in each group."""
+    if solution.groups.ndim == 2:
+        return solution.groups.astype(np.float64)
+    return (solution.groups[:, None] == np.arange(solution.K)).astype(np.float64)
 
 
 def _is_same(solution: Solution, other: Solution) -> bool:
@@ -256,11 +286,11 @@ class Kind(NamedTuple):
     landscape: Callable[..., Any]  # of a table, a penalty and weights
     moves: Mapping[str, Move]
     most: Callable[[int, int], int] = most_clusters  # groups that may be chosen, and one more
-    rounds: int = 1  # of second looks at a path, at most
+    rounds: int = 2  # ways along a path for second looks, at most
 
 
 CLUSTERS = Kind(ClusterLandscape.of, cluster_moves)
-FEATURES = Kind(FeatureLandscape.of, feature_moves, most_features, rounds=4)
+FEATURES = Kind(FeatureLandscape.of, feature_moves, most_features, rounds=16)
 
 
 # Rows of tiny groups are set aside if they are no more than this share of all, a few times over.
@@ -433,5 +463,5 @@ def _stands_out(path: PenaltyPath) -> bool:
 
 def _rows_of_tiny_groups(solution: Solution, weights: NDArray, min_weight: float) -> NDArray[np.bool_]:
     """Rows in a group that weighs less than this."""
-    Z = solution.groups if solution.groups.ndim == 2 else solution.groups[:, None] == np.arange(solution.K)
+    Z = _memberships(solution)
     return np.asarray(Z[:, weights @ Z < min_weight].any(axis=1))

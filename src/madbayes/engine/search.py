@@ -85,6 +85,10 @@ class Landscape(Protocol):
     def enough(self) -> int:
         """Lineages that are enough where they do not agree."""
 
+    @property
+    def near(self) -> float:
+        """What a move leads to is worth the stronger polish if it is worse than the best by less than this factor."""
+
     def cost(self, K: int) -> float:
         """Operations of a pass over the rows with K groups, about."""
 
@@ -221,13 +225,22 @@ class Lineage:
         if self.idle < self.patience(patience):
             name = list(moves)[self.rng.integers(len(moves))]
             groups = moves[name](landscape, self.best, self.rng)
-            found = None if groups is None else landscape.polish(groups)
+            found = None if groups is None else self._polished(landscape, groups)
         else:
             name, found = "polish_hard", landscape.polish_hard(self.best)
         self.idle += 1
         self._judge(name, found, landscape)
         self.hardened = self.hardened or name == "polish_hard"
         self.ended = self.final or (self.idle >= self.patience(patience) and (self.hardened or not self.is_hard))
+
+    def _polished(self, landscape: Landscape, groups: NDArray) -> Solution:
+        """Where assignments lead; with the stronger polish, if that is nearly as good as the best."""
+        assert self.best is not None
+        found, best = landscape.polish(groups), self.best.value
+        if not best + SAME * abs(best) < found.value < landscape.near * best:
+            return found
+        further = landscape.polish_hard(found)
+        return further._replace(passes=found.passes + further.passes)
 
     def cross(self, landscape: Landscape, other: Solution) -> None:
         """A move that takes what is better in another lineage's solution; it goes on from there, if it had ended."""
