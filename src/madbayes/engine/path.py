@@ -16,7 +16,7 @@ from madbayes.paper.features import with_penalty
 # Below this ratio of the ends of its interval, a number of groups is no better founded than in pure noise.
 WEAK_RATIO = 1.25
 # A plausible interval is wider than those of groupless tables by so many of their standard deviations, in logarithms.
-SPREADS = 2.5
+SPREADS = 3.0
 # Up to so many the evidence is called weak, and is none for a number whose interval is not the widest.
 WEAK_SPREADS = 4.5
 # What that standard deviation is before any groupless table was seen, and how many tables that counts for.
