@@ -1,6 +1,6 @@
 """The landscape of features, and the moves in it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from madbayes.engine.seeding import seed_features
 from madbayes.model import bp_means_objective
 from madbayes.model.likelihoods import Weights, gram_inverse
 from madbayes.paper.features import JOINT_LIMIT
-from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
+from madbayes.paper.result import RELATIVE_GAIN, ROUNDING, Result
 
 # Branch and bound for the code of a row gives up after this many nodes; that is seldom reached near a good solution.
 NODE_LIMIT = 100
@@ -30,8 +30,8 @@ MOMENTUM = 0.9
 FAR = 1e6
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
-# Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, None for a greedy one.
-STARTS = (1, 2, 4, 8, None, None)
+# Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, and some greedy ones.
+BATCHES, GREEDY = (1, 2, 4), 2
 # Collapsed BP-means leads from what is worse by less than this factor to what is better: one time in ten or so.
 NEAR = 1.03
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
@@ -138,23 +138,30 @@ class FeatureLandscape:
         """The best of some of different kinds, none of which is best everywhere: moves from a bad one cost more."""
         if self.most == 0:
             return self.simplest()
-        starts = [self._run(n_runs, rng) if n_runs else self._start_greedily(rng) for n_runs in STARTS]
+        starts = [*self._start_with_runs(rng), *(self._start_greedily(rng) for _ in range(GREEDY))]
         best = min(starts, key=lambda found: (found.value, found.K))
         if self.is_tiny and not self.is_exact(best):
             starts = [best, *(self._start_anywhere(best.K, rng) for _ in range(TRIES))]
         return min(starts, key=lambda found: (found.value, found.K))
 
-    def _run(self, n_runs: int, rng: np.random.Generator) -> Solution:
-        """Where the best of so many runs of the paper's algorithm leads: good where features are sparse."""
-        seeds, X = [int(seed) for seed in rng.integers(2**31, size=n_runs)], self.table.X
+    def _start_with_runs(self, rng: np.random.Generator) -> Iterator[Solution]:
+        """Where runs of the paper's algorithm lead, if better than all before: good for sparse features."""
+        lowest = np.inf
+        for n_runs in BATCHES:
+            run = min(self._run([int(seed) for seed in rng.integers(2**31, size=n_runs)]), key=lambda run: run.value)
+            if run.value < lowest:
+                lowest = run.value
+                yield self.polish(run.Z)
+
+    def _run(self, seeds: list[int]) -> list[Result]:
+        """Runs of the paper's algorithm, one for each seed."""
+        X = self.table.X
         weights, price = self.table.weights if self.table.weights.size else None, self.penalty / self.unit
         options: dict[str, Any] = {"sample_weight": weights, "workers": Workers(1)}
         if self.K is not None:
-            runs = k_features(X, self.most, seed_features(X, self.most, seeds, **options), **options)
-        else:
-            starts = seed_features(X, None, seeds, penalty=price, most=self.cap, **options)
-            runs = bp_means(X, price, starts, max_components=self.cap, **options)
-        return self.polish(min(runs, key=lambda run: run.value).Z)
+            return k_features(X, self.most, seed_features(X, self.most, seeds, **options), **options)
+        starts = seed_features(X, None, seeds, penalty=price, most=self.cap, **options)
+        return bp_means(X, price, starts, max_components=self.cap, **options)
 
     def _start_anywhere(self, K: int, rng: np.random.Generator) -> Solution:
         """Random codes of about K features, all of which stay until they are as good as they get."""
