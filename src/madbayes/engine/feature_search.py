@@ -32,7 +32,7 @@ FAR = 1e6
 TINY = 20
 # Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, and some greedy ones.
 BATCHES, GREEDY = (1, 2, 4), 2
-# Collapsed BP-means leads from what is worse by less than this factor to what is better: one time in ten or so.
+# Collapsed BP-means leads from what is worse by less than this factor to what is better, in noise one time in ten.
 NEAR = 1.03
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
 JOINT_PASS, COLLAPSED_PASS = 6, 2

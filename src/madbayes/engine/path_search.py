@@ -428,10 +428,14 @@ class Finder(NamedTuple):
         return ratios, shares
 
     def is_steep(self, path: PenaltyPath, null: Callable[[], NDArray]) -> bool:
-        """Whether the table differs most from a groupless one at the end of a path that might go on."""
+        """Whether the table differs most from groupless ones, a few of them, at the end of a path that might go on."""
         if self.cap is not None or path.n_components[-1] < self.most or path.sse[-1] <= 0:
             return False
-        sse = self._replace(effort=QUICK_EFFORT).solve(null(), None).sse
+        return all(self.is_steeper(path, null()) for _ in range(FEW))
+
+    def is_steeper(self, path: PenaltyPath, X: NDArray) -> bool:
+        """Whether the error at the end of a path is lower than that of a groupless table, more so than before."""
+        sse = self._replace(effort=QUICK_EFFORT).solve(X, None).sse
         if len(sse) < len(path.sse) or sse[-1] <= 0:
             return False
         gaps = np.log(sse / sse[0]) - np.log(path.sse / path.sse[0])
