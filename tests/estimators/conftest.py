@@ -41,6 +41,13 @@ def X():
 
 
 @pytest.fixture
+def more():
+    """The same kind of table with too many rows for a search of features to end with a proof."""
+    rng = np.random.default_rng(7)
+    return np.vstack([rng.normal(size=(15, 2)), rng.normal(size=(12, 2)) + 8])
+
+
+@pytest.fixture
 def blobs():
     """Three clusters so far apart that nobody can miss them, and their labels."""
     rng = np.random.default_rng(3)

@@ -219,8 +219,8 @@ def test_four_lineages_that_agree_are_enough(blobs):
 
 
 @pytest.mark.parametrize("n_init", [1, 3])
-def test_n_init_is_the_number_of_lineages_at_most(model, X, n_init):
-    model.set_params(n_init=n_init, search=Search(agreement=100)).fit(X)
+def test_n_init_is_the_number_of_lineages_at_most(model, more, n_init):
+    model.set_params(n_init=n_init, search=Search(agreement=100)).fit(more)
     assert len(model.runs_) == model.search_info_["lineages"] == n_init
 
 
@@ -306,15 +306,15 @@ def counting(model, call=None):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_an_interrupt_keeps_the_best_so_far(model, X, n_jobs):
+def test_an_interrupt_keeps_the_best_so_far(model, more, n_jobs):
     moves, calls = counting(model, 40)
     model.set_params(search=Search(moves=moves, agreement=100), n_jobs=n_jobs)
     with pytest.warns(UserWarning, match="interrupted: keeping the best of"):
-        model.fit(X)
+        model.fit(more)
     assert len(calls) <= 40 + 8 * len(model.runs_)  # each lineage may finish its stride
     assert model.objective_ <= min(run.value for run in model.runs_) * (1 + 1e-9)
-    assert_array_equal(groups(model)[0], model.predict(X) if hasattr(model, "predict") else model.transform(X))
-    assert_allclose(-model.score(X), model.objective_)
+    assert_array_equal(groups(model)[0], model.predict(more) if hasattr(model, "predict") else model.transform(more))
+    assert_allclose(-model.score(more), model.objective_)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -450,9 +450,9 @@ def test_a_fitted_model_is_never_made_worse(model, rows, monkeypatch):
         assert second.objective_ <= first.objective_ * (1 + 1e-9)
 
 
-def test_with_a_start_n_init_asks_for_more_lineages(model, X):
-    first = fitted(model, X, n_init=1)
-    assert len(fitted(model, X, init=first, n_init=3, search=Search(agreement=100)).runs_) == 3
+def test_with_a_start_n_init_asks_for_more_lineages(model, more):
+    first = fitted(model, more, n_init=1)
+    assert len(fitted(model, more, init=first, n_init=3, search=Search(agreement=100)).runs_) == 3
 
 
 # What must not matter

@@ -118,11 +118,11 @@ def test_tasks_are_a_tree_whose_every_end_has_a_beginning(model, search, X):
 
 
 @with_callbacks
-def test_a_search_is_followed_step_by_step(X):
+def test_a_search_is_followed_step_by_step(more):
     """Ten moves a step: as many steps as moves were asked for allow."""
     recorder = Recorder()
     options = Search(agreement=10**6, max_lineages=None, max_moves=10 * STEPS)
-    BPMeans(5.0, search=options, random_state=0).set_callbacks(recorder).fit(X)
+    BPMeans(5.0, search=options, random_state=0).set_callbacks(recorder).fit(more)
     steps = [task for task in recorder.ended if names(task)[-1] == "step"]
     assert 0.8 * STEPS <= len(steps) <= STEPS
 
@@ -254,14 +254,14 @@ def test_verbose_tells_of_the_path_and_the_lineages(blobs, capsys):
     assert sum("objective=" in line for line in lines) == len(model.runs_)
 
 
-def test_verbose_prints_while_the_search_goes_on(X, capsys):
+def test_verbose_prints_while_the_search_goes_on(more, capsys):
     """The first lineage is printed before the last has begun."""
     printed = []
 
     def look(landscape, solution, rng):
         printed.append(capsys.readouterr().out)
 
-    BPMeans(5.0, search=Search(moves={"look": look}), random_state=0, verbose=1).fit(X)
+    BPMeans(5.0, search=Search(moves={"look": look}), random_state=0, verbose=1).fit(more)
     assert "objective=" in "".join(printed)
 
 
@@ -281,7 +281,7 @@ def interrupt_at(monkeypatch, place, name, call):
 
 @pytest.mark.parametrize("estimator", [DPMeans, BPMeans])
 def test_an_interrupt_on_the_path_chooses_among_what_was_looked_at(estimator, search, blobs, monkeypatch):
-    interrupt_at(monkeypatch, path_search.Climb, "improved", 6)
+    interrupt_at(monkeypatch, path_search.Climb, "polished", 6)
     model = estimator(search=search, random_state=0)
     with pytest.warns(UserWarning, match="interrupted: the number of groups is chosen"):
         model.fit(blobs[0])
@@ -289,6 +289,15 @@ def test_an_interrupt_on_the_path_chooses_among_what_was_looked_at(estimator, se
     assert model.search_info_["stopped"] == "by an interrupt"
     assert len(model.runs_) <= 2 if search == "best" else len(model.runs_) >= 1
     assert_allclose(-model.score(blobs[0]), model.objective_)
+
+
+def test_an_interrupt_of_second_looks_chooses_among_all_numbers(blobs, monkeypatch):
+    whole = DPMeans(random_state=0).fit(blobs[0])
+    interrupt_at(monkeypatch, path_search.Climb, "improved", 1)
+    with pytest.warns(UserWarning, match="interrupted: the number of groups is chosen"):
+        model = DPMeans(random_state=0).fit(blobs[0])
+    assert_array_equal(model.path_.n_components, whole.path_.n_components)
+    assert model.n_clusters_ == 3
 
 
 def test_an_interrupt_in_a_groupless_table_keeps_the_path(blobs, monkeypatch):
@@ -304,7 +313,7 @@ def test_an_interrupt_in_a_groupless_table_keeps_the_path(blobs, monkeypatch):
 
 
 def test_an_interrupt_at_the_beginning_of_the_path_is_an_interrupt(blobs, monkeypatch):
-    interrupt_at(monkeypatch, path_search.Climb, "improved", 1)
+    interrupt_at(monkeypatch, path_search.Climb, "polished", 1)
     model = DPMeans(random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(blobs[0])

@@ -17,6 +17,8 @@ from madbayes.paper.features import with_penalty
 WEAK_RATIO = 1.25
 # A plausible interval is wider than those of groupless tables by so many of their standard deviations, in logarithms.
 SPREADS = 3.0
+# It may leave more of the squared error than they do by so many, no more.
+LEFT_SPREADS = 2.0
 # Up to so many the evidence is called weak, and is none for a number whose interval is not the widest.
 WEAK_SPREADS = 4.5
 # What that standard deviation is before any groupless table was seen, and how many tables that counts for.
@@ -119,12 +121,12 @@ class PenaltyPath:
         return [K for K, least in pairs if self.ratios[K] >= self.threshold(K, least) and self._explains(K)]
 
     def _explains(self, K: int) -> bool:
-        """Whether K groups explain as much as in groupless tables, up to the error of the mean of these."""
+        """Whether K groups explain as much as in groupless tables, up to so many standard deviations of these."""
         shares = np.log([null[K] for null in self.null_shares if K in null])
         left = self.sse[K - self.n_components[0]] / self.sse[0]
         if not len(shares) or left <= 0:
             return True
-        return bool(np.log(left) <= shares.mean() + shares.std() / np.sqrt(len(shares)))
+        return bool(np.log(left) <= shares.mean() + LEFT_SPREADS * shares.std())
 
     @property
     def is_weak(self) -> bool:
