@@ -259,7 +259,7 @@ def test_evidence_of_a_path():
     clear = path_words(path_of([100.0, 60.0, 10.0, 9.0], null_ratios=null, n_outliers=2), "clusters")
     assert clear[0].startswith("The evidence is clear: 3 clusters are best for penalties from 1 to 45, a factor of 45;")
     assert clear[1].startswith("2 rows were set aside")
-    weak = path_words(path_of([100.0, 60.0, 10.0, 9.0], null_ratios=[{3: 36.0}] * 3), "features")
+    weak = path_words(path_of([100.0, 60.0, 10.0, 9.0], null_ratios=[{3: 35.0}] * 3), "features")
     assert weak[0].startswith("The evidence is weak: 3 features")
     none = path_words(path_of([100.0, 60.0, 10.0, 9.0], null_ratios=[{3: 300.0}] * 3), "features")
     assert none[0].startswith("No groups found")
