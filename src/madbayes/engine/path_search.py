@@ -13,7 +13,7 @@ from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.null import groupless
-from madbayes.engine.path import SPREADS, PenaltyPath
+from madbayes.engine.path import PenaltyPath
 from madbayes.engine.search import SAME, WORK, Landscape, Lineage, Move, Solution
 from madbayes.model.likelihoods import Weights
 
@@ -58,6 +58,7 @@ class Effort(NamedTuple):
     """How hard to look for each number of groups."""
 
     patience: int = 1  # moves without success for each group, before a lineage ends
+    length: float = 3  # moves of a lineage in all, at most so many times its patience; it may be visited again
     again: bool = True  # whether to have second looks
     n_fresh: int = 1  # starts of their own, for the smaller numbers
     n_null: int = 8  # groupless tables to compare with, at most
@@ -65,7 +66,7 @@ class Effort(NamedTuple):
 
 # How hard to look beyond the length of a path, and for groups where there are none: where that matters, with care.
 QUICK_EFFORT = Effort(patience=1, again=False, n_fresh=0)
-CAREFUL_EFFORT = Effort(patience=3, again=False, n_fresh=0)
+CAREFUL_EFFORT = Effort(patience=3, length=np.inf, again=False, n_fresh=0)
 # Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
 MAX_FRESH = 6
 # The largest number of groups has so many in any case: the way down from it is better than the way up.
@@ -76,12 +77,11 @@ WIDTH = 4
 ALIKE = 0.1
 # A proposal that is worse than the best by more than this factor is not followed.
 NEAR = 1.01
-# A lineage on the path makes no more moves than so many times its patience: it may go on when it is visited again.
-LONG = 3
-# Ways along the path come to an end with one that lowers no error by more than this share, ...
+# After a way along the path that lowers no error by more than this share, the largest and the smaller numbers have
+# other starts.
 GAIN = 1e-3
-# ... unless less than this share of the work is done: then the largest and the smaller numbers have other starts.
-LITTLE = 0.6
+# Operations after which second looks end, the first way down apart.
+ENOUGH = 0.6 * WORK
 
 
 def solve_path(
@@ -104,9 +104,9 @@ def solve_path(
 
     Upwards, each number of groups is searched from its smaller neighbour. Where there are second looks, that way is
     without any search at first; then the largest number is searched for from starts of its own, and in rounds all
-    others, down from what is known of their larger neighbours and up from the smaller ones, until nothing is found any
-    more or the work is enough. A path that was found ``before`` is gone on with. On KeyboardInterrupt, ``interrupt`` is
-    called with the number of solutions: it raises again, or they are kept.
+    others, down from what is known of their larger neighbours and up from the smaller ones, until the work is enough. A
+    path that was found ``before`` is gone on with. On KeyboardInterrupt, ``interrupt`` is called with the number of
+    solutions: it raises again, or they are kept.
     """
     climb = Climb(landscape, moves, effort, rng, workers, is_over, pools=[[solution] for solution in before])
     try:
@@ -163,7 +163,7 @@ class Climb:
             last = found[0]
 
     def look_again(self, rounds: int) -> None:
-        """Down from the largest number and up in turn, until a way brings next to nothing.
+        """Down from the largest number and up in turn, until the work is enough.
 
         The first way down, which helps most, is whole. On that, and after a way that has brought nothing, the largest
         and the smaller numbers begin from starts of their own, too.
@@ -174,10 +174,11 @@ class Climb:
             if stuck:
                 self.take_in(len(self.pools) - 1, [], TOP)
             before = self.solutions
-            self.sweep(*((up, -1) if n % 2 else (down, 1)), WORK if n else np.inf, self.effort.n_fresh if stuck else 0)
+            n_fresh = self.effort.n_fresh if stuck else 0
+            self.sweep(*((up, -1) if n % 2 else (down, 1)), ENOUGH if n else np.inf, n_fresh)
             pairs = zip(self.solutions, before, strict=True)
             stuck = not any(now.value < (1 - GAIN) * then.value for now, then in pairs)
-            if (stuck and self.work > LITTLE * WORK) or self.is_over():
+            if self.work > ENOUGH or self.is_over():
                 return
 
     def sweep(self, numbers: range, step: int, limit: float, n_fresh: int = 0) -> None:
@@ -224,13 +225,13 @@ class Climb:
         return _best([lineage.best for lineage in lineages if lineage.best is not None])
 
     def lead(self, lineage: Lineage, here: PathLandscape) -> None:
-        """Let a lineage go on for a while, or to its end where it is not visited again."""
-        patience = self.effort.patience
-        if not self.effort.again:
+        """Let a lineage go on to its end, or for a while."""
+        patience, length = self.effort.patience, self.effort.length
+        lineage.advance(here, self.moves, patience, 0)  # its patience is that of as many groups as it begins with
+        if length == np.inf:
             lineage.finish(here, self.moves, patience)
-            return
-        lineage.advance(here, self.moves, patience, 0)
-        lineage.advance(here, self.moves, patience, LONG * lineage.patience(patience))
+        else:
+            lineage.advance(here, self.moves, patience, int(length * lineage.patience(patience)))
 
 
 def _value(solution: Solution) -> float:
@@ -297,6 +298,8 @@ FEATURES = Kind(FeatureLandscape.of, feature_moves, most_features, rounds=16)
 MAX_OUTLIERS, MAX_ROUNDS = 0.1, 5
 # Groupless tables have no more rows than this, and so many of them are enough where the matter is clear.
 NULL_ROWS, FEW = 200, 3
+# It is clear where an interval is wider than theirs by so many standard deviations.
+CLEAR_SPREADS = 7.5
 # The path goes on beyond its limit, up to so many times its length, ...
 MAX_LONGER = 8
 # ... where the error at its end is lower than that of a groupless table by more than this share.
@@ -461,7 +464,7 @@ def _is_clear(path: PenaltyPath) -> bool:
 
 def _stands_out(path: PenaltyPath) -> bool:
     """Whether the evidence is far beyond doubt; the fewer tables it was compared with, the farther."""
-    spreads = 3 * SPREADS * max(1.0, FEW / max(1, len(path.null_ratios)))
+    spreads = CLEAR_SPREADS * max(1.0, FEW / max(1, len(path.null_ratios)))
     return bool(path.candidates) and path.ratios[path.best] > path.threshold(path.best, spreads)
 
 
