@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from madbayes.engine import feature_search
+from madbayes.engine import feature_search, kernels
 from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_moves import feature_moves, leave_out
 from madbayes.engine.feature_search import (
@@ -24,6 +24,7 @@ from madbayes.engine.feature_search import (
     row_columns,
 )
 from madbayes.engine.kernels import search as kernel
+from madbayes.engine.kernels.annealing import FRESH, NEVER
 from madbayes.engine.search import ABREAST, STRIDE, Search, report, search
 from madbayes.model import bp_means_objective
 from madbayes.paper import allocations, exhaustive
@@ -317,15 +318,105 @@ def test_polish_brings_about_the_number_that_is_given(problem, K):
 
 
 @given(tables, penalties, seeds)
-def test_the_stronger_polish_is_never_worse(X, penalty, seed):
+def test_the_stronger_polish_of_few_rows_is_never_worse(X, penalty, seed):
     rng = np.random.default_rng(seed)
     weights = random_weights(rng, len(X))
     for limit in ({}, {"K": 2}):
         landscape = FeatureLandscape.of(X, penalty, weights, **limit)
         solution = landscape.start(rng)
-        harder = landscape.polish_hard(solution)
+        harder = landscape.polish_hard(solution, rng)
         assert_valid(X, harder, penalty, weights)
         assert harder.value <= solution.value * (1 + 1e-9) + 1e-9
+
+
+def test_what_is_nearly_as_good_is_polished_by_collapsed_bp_means():
+    """Which never makes it worse, and often better; what is better, as good or much worse is left as it is."""
+    rng, better = np.random.default_rng(0), 0
+    for instance in range(10):
+        X = np.random.default_rng(instance).normal(size=(40, 10))
+        landscape = FeatureLandscape.of(X, 0.0, K=5)
+        solution = landscape.start(rng)
+        found = landscape.polish_near(solution, solution.value / 1.01)
+        assert_valid(X, found, 0.0)
+        assert found.value <= solution.value * (1 + 1e-9)
+        assert found.passes > solution.passes
+        better += found.value < solution.value * (1 - 1e-9)
+        for best in (1.01 * solution.value, solution.value, solution.value / 1.1):
+            assert landscape.polish_near(solution, best) is solution
+    assert better >= 5
+
+
+# Annealing
+
+
+def annealed_row(X, Z, weights, n, temperature, rng):
+    """Z : row n changed, one bit after the other by the squared error of least squares, of a library's routine."""
+    for k in range(Z.shape[1]):
+        flipped = Z.copy()
+        flipped[n, k] ^= 1
+        warmth = (error_of(X, flipped, weights) - error_of(X, Z, weights)) / temperature
+        if warmth <= 0 or (warmth < NEVER and rng.random() < np.exp(-warmth)):
+            Z[n] = flipped[n]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_annealing_flips_bits_by_what_they_cost(seed, weighted):
+    """The same flips as by least squares for each, with the same random numbers, for more sweeps than go by updates."""
+    X, Z = linear_gaussian(16, 5, 3, sigma=1.0, seed=seed)
+    weights = np.random.default_rng(seed).uniform(0.2, 1.0, size=16) if weighted else None
+    temperatures, expected, ours = np.geomspace(8.0, 0.1, 2 * FRESH), Z.copy(), Z.copy()
+    rng = np.random.default_rng(seed)
+    for temperature in temperatures:
+        for n in range(len(X)):
+            annealed_row(X, expected, weights, n, temperature, rng)
+    kernels.anneal(X, np.empty(0) if weights is None else weights, ours, temperatures, np.random.default_rng(seed))
+    assert_array_equal(ours, expected)
+    assert not np.array_equal(ours, Z)
+
+
+@given(rough_solutions(), seeds)
+def test_annealing_in_the_cold_never_makes_it_worse(problem, seed):
+    X, weights, Z = problem
+    landscape = FeatureLandscape.of(X, 0.0, weights)
+    solution = landscape.descend(Z)
+    cold = np.array(solution.groups, order="C")
+    kernels.anneal(landscape.table.X, landscape.table.weights, cold, np.full(12, 1e-300), np.random.default_rng(seed))
+    assert error_of(X, cold, weights) <= solution.value * (1 + 1e-9) + 1e-9
+    assert np.linalg.matrix_rank(cold) == solution.K
+
+
+def test_a_row_that_alone_has_a_feature_keeps_its_code():
+    """Without it the others do not tell what the feature is."""
+    X, Z = linear_gaussian(12, 4, 2)
+    Z = np.column_stack([Z, np.eye(12, 1, dtype=np.uint8)])
+    before = Z[0].copy()
+    kernels.anneal(X, np.empty(0), Z, np.array([1e3]), np.random.default_rng(0))
+    assert_array_equal(Z[0], before)
+    assert Z[1:, 2].any()  # from now on it might change, too
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("limit", [{"K": 8}, {}])
+def test_annealing_leads_out_of_the_local_optima_of_noise(limit, weighted):
+    """From where collapsed BP-means ends, on most tables; where it leads to is as valid."""
+    lower = 0
+    for instance in range(10):
+        rng = np.random.default_rng(instance)
+        X, weights = rng.normal(size=(60, 12)), rng.uniform(1, 9, size=60) if weighted else None
+        landscape = FeatureLandscape.of(X, 0.0 if limit else 20.0, weights, **limit)
+        start = landscape._collapsed(landscape.start(rng))
+        found = landscape.polish_hard(start, rng)
+        assert_valid(X, found, landscape.penalty, weights)
+        lower += found.value < start.value * (1 - 1e-9)
+    assert lower >= 6
+
+
+def test_nothing_is_annealed_where_nothing_is_left():
+    X, Z = linear_gaussian(30, 6, 3, sigma=0.0)
+    landscape = FeatureLandscape.of(X, 0.0)
+    for solution in (landscape.simplest(), landscape.polish(Z)):
+        assert landscape.polish_hard(solution, np.random.default_rng(0)) is solution
 
 
 def test_weights_are_repeated_rows():
@@ -627,7 +718,7 @@ def test_the_stronger_polish_of_few_rows_is_a_proof(limit):
         optimum, total = values[: 1 + limit.get("K", limit.get("cap", 4))].min(), float(weights @ (X**2).sum(axis=1))
         landscape = FeatureLandscape.of(X, penalty, weights, **limit)
         start = landscape.polish(np.eye(4, landscape.most, dtype=np.uint8))
-        best = landscape.polish_hard(start)
+        best = landscape.polish_hard(start, np.random.default_rng(0))
         assert best.value == pytest.approx(optimum, rel=1e-9, abs=1e-9 * total)
         assert landscape.is_final(best)
         if start.value > best.value + 1e-9 * total:
@@ -642,7 +733,7 @@ def test_a_proof_that_takes_too_long_is_given_up(monkeypatch):
     monkeypatch.setattr("madbayes.engine.feature_search.NODES", 0)
     landscape = FeatureLandscape.of(X, penalty / 10, weights)
     best = best_of(landscape)
-    assert landscape.polish_hard(best) is best
+    assert landscape.polish_hard(best, np.random.default_rng(0)) is best
     assert landscape.optimum is None
     assert not landscape.is_final(best)
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
-from madbayes.engine.search import ABREAST, EASY, STRIDE, Search, Solution, is_lower, report, search
+from madbayes.engine.search import ABREAST, EASY, HARD, STRIDE, Lineage, Search, Solution, is_lower, report, search
 from madbayes.estimators.progress import Budget
 
 
@@ -25,14 +25,15 @@ class Hills:
     """Whole numbers on a line, each with a height; a polish walks downhill to the nearest bottom."""
 
     is_tiny = False
-    near = 1.0
     enough = 40
 
     heights: list
     starts: list
     harder: dict = field(default_factory=dict)  # where the stronger polish leads
+    nearer: dict = field(default_factory=dict)  # and the one of what is nearly as good
     floor: float = -np.inf  # nothing is known to be lower than this
     began: int = 0
+    bests: list = field(default_factory=list)  # that lineages had when they made a move
 
     def cost(self, K):
         return 1.0
@@ -56,7 +57,11 @@ class Hills:
     def crossed(self, solution, other):
         return None
 
-    def polish_hard(self, solution):
+    def polish_near(self, solution, best):
+        self.bests.append(best)
+        return self.polish(np.array([self.nearer.get(int(solution.groups[0]), solution.groups[0])]))
+
+    def polish_hard(self, solution, rng):
         return self.polish(np.array([self.harder.get(int(solution.groups[0]), solution.groups[0])]))
 
 
@@ -245,7 +250,7 @@ def test_the_stronger_polish_comes_when_the_matter_is_not_easy():
     assert len(hard) <= EASY
     assert all(lineage.trace == [1.0, 0.0] for lineage in hard)
     assert told["kept"]["polish_hard"] == len(hard)
-    assert told["tried"]["polish_hard"] == len(hard)
+    assert told["tried"]["polish_hard"] == 2 * len(hard)  # once more where it led
 
 
 @given(st.integers(0, 2**16), st.lists(st.integers(0, 15), min_size=1, max_size=3))
@@ -290,6 +295,12 @@ class Places(Hills):
 
     def polish(self, groups):
         return Solution(groups, np.zeros((1, 1)), float(groups.sum()))
+
+    def polish_near(self, solution, best):
+        return solution
+
+    def polish_hard(self, solution, rng):
+        return solution
 
     def crossed(self, solution, other):
         return np.minimum(solution.groups, other.groups) if (other.groups < solution.groups).any() else None
@@ -402,22 +413,27 @@ def test_a_move_of_ones_own():
     assert lineages[0].trace == [-1.0, -3.0, -5.0, -7.0]
 
 
-@pytest.mark.parametrize(("near", "reached"), [(1.0, 3), (1.2, 3), (1.5, 0)])
-def test_what_is_nearly_as_good_is_polished_harder(near, reached):
-    """From height 3 the move leads to 4, from where the stronger polish leads to 0."""
-    hills = Hills([3, 9, 4, 9, 0], [0], harder={2: 4})
-    hills.near = near
-    lineages = run(hills, {"two": lambda landscape, solution, rng: np.array([2])}, max_lineages=1)
-    assert lineages[0].value == reached
-    assert lineages[0].kept == ({"two": 1} if reached == 0 else {})
+def test_what_moves_lead_to_is_polished_further_if_it_is_near():
+    """From height 3 the move leads to 4, and from there to 0; the landscape is told the lineage's best."""
+    hills = Hills([3, 9, 4, 9, 0], [0], nearer={2: 4})
+    (lineage,) = run(hills, {"two": lambda landscape, solution, rng: np.array([2])}, max_lineages=1)
+    assert lineage.trace == [3.0, 0.0]
+    assert lineage.kept == {"two": 1}
+    assert set(hills.bests) == {3.0, 0.0}
 
 
-def test_what_is_better_or_the_same_is_not_polished_harder():
-    """The polish is enough where it leads to something better, and where it leads back."""
-    hills = Hills([3, 9, 2, 9, 0], [0], harder={0: 4, 2: 4})
-    hills.near = 10.0
-    lineages = run(hills, {"two": lambda landscape, solution, rng: np.array([2])}, max_lineages=1)
-    assert lineages[0].value == 2
+def test_the_stronger_polish_comes_once_moves_have_not_helped_for_some_time():
+    """And once more after it has helped."""
+    hills, lineage = Hills([1, 9, 9, 9, 9, 0], [0], harder={0: 5}), Lineage(0, is_hard=True)
+    wait = int(HARD * lineage.patience(4))
+    tried = []
+    for _ in range(2 * wait + 3):
+        lineage.advance(hills, {"stay": stay}, 4, 1)
+        tried.append(lineage.tried["polish_hard"])
+    assert tried == [0] * wait + [1] * (wait + 1) + [2, 2]
+    assert lineage.trace == [1.0, 0.0]
+    lineage.finish(hills, {"stay": stay}, 4)
+    assert lineage.tried["polish_hard"] == 2
 
 
 def test_the_best_of_a_tiny_table_is_hardened_when_it_has_ended():

@@ -98,11 +98,6 @@ class ClusterLandscape:
         """Whether there are so few rows that nothing is too dear to try."""
         return len(self.X) <= 20
 
-    @property
-    def near(self) -> float:
-        """None but the best is worth the stronger polish, which is dear."""
-        return 1.0
-
     def cost(self, K: int) -> float:
         """Operations of a pass over the rows with K groups, about."""
         return self.X.size * (K + 1.0)
@@ -289,18 +284,22 @@ class ClusterLandscape:
         """Whether what some clusters cost does not depend on the others."""
         return True
 
-    def polish_hard(self, solution: Solution) -> Solution:
-        """The best that splitting a cluster, merging it with its neighbour, or both comes to, each of them tried."""
-        return min([solution, *map(self.polish, self._neighbours(solution))], key=lambda found: found.value)
+    def polish_near(self, solution: Solution, best: float) -> Solution:
+        """No stronger polish is worth its time."""
+        return solution
 
-    def _neighbours(self, solution: Solution) -> Iterator[NDArray]:
+    def polish_hard(self, solution: Solution, rng: np.random.Generator) -> Solution:
+        """The best that splitting a cluster, merging it with its neighbour, or both comes to, each of them tried."""
+        return min([solution, *map(self.polish, self._neighbours(solution, rng))], key=lambda found: found.value)
+
+    def _neighbours(self, solution: Solution, rng: np.random.Generator) -> Iterator[NDArray]:
         """For each cluster: split; merged with the cheapest; that, and the other one split that gains most.
 
         What gains too little for its cost at first sight is left out.
         """
         if self.is_exact(solution):
             return
-        rng, K, labels = np.random.default_rng(0), solution.K, solution.groups
+        K, labels = solution.K, solution.groups
         halves = [self.bisect(np.flatnonzero(labels == k), rng) for k in range(K)]
         for k in range(K):
             if self.can_grow(solution) and LIKELY * halves[k][1] > self.price:

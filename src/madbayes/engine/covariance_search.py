@@ -296,14 +296,14 @@ class CovarianceLandscape(ClusterLandscape):
         costs[k] = np.inf
         return costs
 
-    def _neighbours(self, solution: Solution) -> Iterator[NDArray]:
+    def _neighbours(self, solution: Solution, rng: np.random.Generator) -> Iterator[NDArray]:
         """As for other clusters; in a tiny table, any two rows elsewhere as well.
 
         What single rows cannot leave is found by pairs.
         """
         if self.is_tiny and not self.is_exact(solution):
             yield from pairs_elsewhere(solution)
-        yield from super()._neighbours(solution)
+        yield from super()._neighbours(solution, rng)
 
 
 def pairs_elsewhere(solution: Solution) -> Iterator[NDArray[np.int64]]:

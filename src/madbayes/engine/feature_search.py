@@ -36,6 +36,8 @@ BATCHES, GREEDY = (1, 2, 4), 2
 NEAR = 1.03
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
 JOINT_PASS, COLLAPSED_PASS = 6, 2
+# Annealing begins and ends so many times as warm as the noise; so many sweeps, which take as long as so many passes.
+WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 300
 # For one feature less, so many of the cheapest may go, so many of the best allocations are tried, and so many kept.
 GONE, REDUCTIONS, SHRUNK = 16, 16, 4
 # In a tiny table so many random codes as well.
@@ -105,11 +107,6 @@ class FeatureLandscape:
     def is_tiny(self) -> bool:
         """Whether there are so few rows that nothing is too dear to try."""
         return len(self.table.X) <= TINY
-
-    @property
-    def near(self) -> float:
-        """What a move leads to is worth the stronger polish if it is worse than the best by less than this factor."""
-        return 1.0 if self.is_tiny else NEAR
 
     def cost(self, K: int) -> float:
         """Operations of a pass over the rows with K groups, about."""
@@ -212,7 +209,7 @@ class FeatureLandscape:
     def is_lower(self, solution: Solution, than: Solution) -> bool:
         """Whether a solution is better by more than rounding; where K is given, more features always are."""
         if self.K is not None and solution.K != than.K:
-            return solution.K > than.K and than.value > self.negligible
+            return solution.K > than.K and not self.is_exact(than)
         return is_lower(solution, than)
 
     def polish(self, groups: NDArray) -> Solution:
@@ -238,7 +235,7 @@ class FeatureLandscape:
 
     def _fill(self, solution: Solution) -> Solution:
         """Where the number of features is given, bring it about; a solution with fewer counts only if it is exact."""
-        while self.K is not None and self.most > solution.K and solution.value > self.negligible:
+        while self.K is not None and self.most > solution.K and not self.is_exact(solution):
             R = self.residuals(solution)
             worst = R[(self.weights * (R**2).sum(axis=1)).argmax()]
             more = self.descend(np.column_stack([solution.groups, 2 * R @ worst > worst @ worst]))
@@ -303,9 +300,32 @@ class FeatureLandscape:
         found = sorted((self.descend(Z, node_limit=0) for Z in proposals), key=lambda one: one.value)
         return [one.groups for one in found[:SHRUNK]]
 
-    def polish_hard(self, solution: Solution) -> Solution:
-        """Collapsed BP-means, which is part of every polish of a tiny table; for that, the best of all solutions."""
-        return self._proved(solution) if self.is_tiny else self._collapsed(solution)
+    def polish_near(self, solution: Solution, best: float) -> Solution:
+        """Collapsed BP-means, from what is little worse than the best; it is part of every polish of a tiny table."""
+        if self.is_tiny or not best + SAME * abs(best) < solution.value < NEAR * best:
+            return solution
+        found = self._collapsed(solution)
+        return found._replace(passes=solution.passes + found.passes)
+
+    def polish_hard(self, solution: Solution, rng: np.random.Generator) -> Solution:
+        """Annealing; for a tiny table, the best of all solutions."""
+        return self._proved(solution) if self.is_tiny else self._annealed(solution, rng)
+
+    def _annealed(self, solution: Solution, rng: np.random.Generator) -> Solution:
+        """Collapsed BP-means, first with chance: warm enough for the codes that noise makes doubtful, and then colder.
+
+        At the temperature of the noise, twice its variance, codes would be drawn by how probable they are.
+        """
+        from madbayes.engine import kernels
+
+        if not solution.K or self.is_exact(solution):
+            return solution
+        (N, D), error = self.table.X.shape, (solution.value - self.penalty * solution.K) / self.unit
+        variance = error / (self.weights.sum() * min(N, D))
+        Z = np.array(solution.groups, dtype=np.uint8, order="C")
+        kernels.anneal(self.table.X, self.table.weights, Z, 2 * variance * np.geomspace(WARM, COLD, SWEEPS), rng)
+        found = self._collapsed(self._polished(Z))
+        return found._replace(passes=found.passes + SWEEPS_PASSES)
 
     def _proved(self, solution: Solution) -> Solution:
         """The best there is, if branch and bound finds it soon, or this one."""

@@ -167,9 +167,9 @@ def grouped(
     K = None if exact is None else min(exact, len(means))
     landscape = ClusterLandscape.of(means, price, pieces.weights, K=K, cap=limits["cap"])
     start = np.unique(nearest(means, before.clusters().means, workers), return_inverse=True)[1]
-    solution = landscape.polish(start)
+    solution, rng = landscape.polish(start), np.random.default_rng(0)
     while len(means) > solution.K:  # else there is nothing to split
-        found = landscape.polish_hard(solution)
+        found = landscape.polish_hard(solution, rng)
         if not is_lower(found, solution):
             break
         solution = found

@@ -57,16 +57,17 @@ class Watch:
 class Effort(NamedTuple):
     """How hard to look for each number of groups."""
 
-    patience: int = 1  # moves without success for each group, before a lineage ends
-    length: float = 3  # moves of a lineage in all, at most so many times its patience; it may be visited again
+    length: int = 1  # moves of a lineage for each group
     again: bool = True  # whether to have second looks
     n_fresh: int = 1  # starts of their own, for the smaller numbers
     n_null: int = 8  # groupless tables to compare with, at most
 
 
 # How hard to look beyond the length of a path, and for groups where there are none: where that matters, with care.
-QUICK_EFFORT = Effort(patience=1, again=False, n_fresh=0)
-CAREFUL_EFFORT = Effort(patience=3, length=np.inf, again=False, n_fresh=0)
+QUICK_EFFORT = Effort(again=False, n_fresh=0)
+CAREFUL_EFFORT = QUICK_EFFORT._replace(length=3)
+# Moves without success for each group, before a lineage ends.
+PATIENCE = 1
 # Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
 MAX_FRESH = 6
 # The largest number of groups has so many in any case: the way down from it is better than the way up.
@@ -225,13 +226,9 @@ class Climb:
         return _best([lineage.best for lineage in lineages if lineage.best is not None])
 
     def lead(self, lineage: Lineage, here: PathLandscape) -> None:
-        """Let a lineage go on to its end, or for a while."""
-        patience, length = self.effort.patience, self.effort.length
-        lineage.advance(here, self.moves, patience, 0)  # its patience is that of as many groups as it begins with
-        if length == np.inf:
-            lineage.finish(here, self.moves, patience)
-        else:
-            lineage.advance(here, self.moves, patience, int(length * lineage.patience(patience)))
+        """Let a lineage go on for a while."""
+        lineage.advance(here, self.moves, PATIENCE, 0)  # it makes as many moves as suit the groups it begins with
+        lineage.advance(here, self.moves, PATIENCE, self.effort.length * lineage.patience(PATIENCE))
 
 
 def _value(solution: Solution) -> float:

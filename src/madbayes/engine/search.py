@@ -26,8 +26,10 @@ STRIDE = 8
 ABREAST = 2
 # A lineage that goes on for more than so many times its patience lets others begin before it goes on.
 SLOW = 2
-# Beyond this many, lineages try the stronger polish before they end: the matter is not easy.
-EASY = 6
+# Beyond this many, lineages try the stronger polish: the matter is not easy.
+EASY = 2
+# They try it after so many moves without success, as a share of those they end after.
+HARD = 0.25
 # In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
 CARE = 3
 # With fewer groups than this a lineage has the patience of this many: where there are none, most moves can do nothing.
@@ -85,10 +87,6 @@ class Landscape(Protocol):
     def enough(self) -> int:
         """Lineages that are enough where they do not agree."""
 
-    @property
-    def near(self) -> float:
-        """What a move leads to is worth the stronger polish if it is worse than the best by less than this factor."""
-
     def cost(self, K: int) -> float:
         """Operations of a pass over the rows with K groups, about."""
 
@@ -101,8 +99,11 @@ class Landscape(Protocol):
     def polish(self, groups: NDArray) -> Solution:
         """The local optimum that these assignments lead to."""
 
-    def polish_hard(self, solution: Solution) -> Solution:
-        """The same with a stronger algorithm, for when moves no longer help."""
+    def polish_near(self, solution: Solution, best: float) -> Solution:
+        """What a stronger polish leads to, if a solution is nearly as good as the best and that may help."""
+
+    def polish_hard(self, solution: Solution, rng: np.random.Generator) -> Solution:
+        """The strongest there is, for when moves no longer help."""
 
     def crossed(self, solution: Solution, other: Solution) -> NDArray | None:
         """Assignments that have the best of both solutions, or None where the other one has nothing better."""
@@ -220,27 +221,18 @@ class Lineage:
         return patience * (max(FEWEST, 0 if self.best is None else self.best.K) + 1)
 
     def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> None:
-        """One move; where moves no longer help, the stronger polish, once."""
+        """One move; where moves have not helped for some time, the stronger polish, once."""
         assert self.best is not None
-        if self.idle < self.patience(patience):
+        is_due = self.idle >= HARD * self.patience(patience) and self.is_hard and not self.hardened
+        if is_due:
+            name, found = "polish_hard", landscape.polish_hard(self.best, self.rng)
+        else:
             name = list(moves)[self.rng.integers(len(moves))]
             groups = moves[name](landscape, self.best, self.rng)
-            found = None if groups is None else self._polished(landscape, groups)
-        else:
-            name, found = "polish_hard", landscape.polish_hard(self.best)
-        self.idle += 1
+            found = None if groups is None else landscape.polish_near(landscape.polish(groups), self.best.value)
+        self.idle, self.hardened = self.idle + 1, self.hardened or is_due
         self._judge(name, found, landscape)
-        self.hardened = self.hardened or name == "polish_hard"
         self.ended = self.final or (self.idle >= self.patience(patience) and (self.hardened or not self.is_hard))
-
-    def _polished(self, landscape: Landscape, groups: NDArray) -> Solution:
-        """Where assignments lead; with the stronger polish, if that is nearly as good as the best."""
-        assert self.best is not None
-        found, best = landscape.polish(groups), self.best.value
-        if not best + SAME * abs(best) < found.value < landscape.near * best:
-            return found
-        further = landscape.polish_hard(found)
-        return further._replace(passes=found.passes + further.passes)
 
     def cross(self, landscape: Landscape, other: Solution) -> None:
         """A move that takes what is better in another lineage's solution; it goes on from there, if it had ended."""
@@ -255,7 +247,7 @@ class Lineage:
         """A move that is the stronger polish, once it has ended; it goes on from there, if that helps."""
         assert self.best is not None
         began, before = perf_counter(), self.best
-        self._judge("polish_hard", landscape.polish_hard(before), landscape)
+        self._judge("polish_hard", landscape.polish_hard(before, self.rng), landscape)
         self.hardened = self.best is before
         self.ended = self.final or self.hardened
         self.seconds += perf_counter() - began

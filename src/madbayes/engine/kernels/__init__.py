@@ -4,6 +4,7 @@ Arguments are marked IN, OUT or INOUT; buffers belong to the caller. Numba's cac
 another file changes that a cached one calls: whoever edits kernels deletes ``__pycache__`` first (``make clean``).
 """
 
+from madbayes.engine.kernels.annealing import anneal
 from madbayes.engine.kernels.cluster_search import (
     Clustering,
     best_cut,
@@ -52,6 +53,7 @@ __all__ = [
     "Limits",
     "Scratch",
     "add_rows",
+    "anneal",
     "best_cut",
     "best_end",
     "collapsed_clusters",

@@ -171,9 +171,12 @@ def take_out_last(x, w, z, used, fit, view):  # type: ignore[no-untyped-def]
 
 @compiled(fastmath=REORDER)
 def put_in(x, w, h, z, used, fit, view):  # type: ignore[no-untyped-def]
-    """Least squares with a row put back that :func:`take_out` had taken, its code now z. fit : INOUT."""
-    A, P, r, v, D = fit.A, view.fit.P, view.r, view.v, fit.A.shape[1]
-    shrink, leverage = w / (1.0 - w * h), 0.0
+    """Least squares with a row put back that :func:`take_out` had taken, its code now z. fit : INOUT.
+
+    AA' changes by rank two, as there.
+    """
+    A, P, r, v, a, D = fit.A, view.fit.P, view.r, view.v, view.q, fit.A.shape[1]
+    shrink, leverage, square = w / (1.0 - w * h), 0.0, 0.0
     for k in range(used):
         for d in range(D):
             A[k, d] -= shrink * v[k] * r[d]
@@ -188,13 +191,19 @@ def put_in(x, w, h, z, used, fit, view):  # type: ignore[no-untyped-def]
             leverage += v[k]
             for d in range(D):
                 r[d] -= A[k, d]
+    for d in range(D):
+        square += r[d] * r[d]
     shrink = w / (1.0 + w * leverage)
     for k in range(used):
+        a[k] = 0.0
         for d in range(D):
+            a[k] += A[k, d] * r[d]
             A[k, d] += shrink * v[k] * r[d]
+    for k in range(used):
         for j in range(used):
             fit.P[k, j] = P[k, j] - shrink * v[k] * v[j]
-    square_features(A, used, fit.G)
+            change = shrink * square * v[k] * v[j] + v[k] * a[j] + a[k] * v[j]
+            fit.G[k, j] = view.fit.G[k, j] + shrink * change
 
 
 @compiled()
@@ -278,6 +287,16 @@ def compare_all(view, w, z, used, singular, error, leverage, least, gain, tables
 
 
 @compiled(fastmath=REORDER)
+def flip(k, used, code, view):  # type: ignore[no-untyped-def]
+    """Flip bit k; the half gradients follow. code, view : INOUT."""
+    sign = 1.0 - 2.0 * code[k]
+    code[k] = 1 - code[k]
+    for j in range(used):
+        view.g[j] += sign * view.fit.G[k, j]
+        view.q[j] += sign * view.fit.P[k, j]
+
+
+@compiled(fastmath=REORDER)
 def compare_bits(view, w, z, used, singular, error, leverage, least, gain, code):  # type: ignore[no-untyped-def]
     """One bit after the other set to its cheaper value. As :func:`compare_all`; g and q of the view follow."""
     outside = 0.0
@@ -285,17 +304,14 @@ def compare_bits(view, w, z, used, singular, error, leverage, least, gain, code)
         code[k] = z[k]
         outside += view.v[k] * z[k]
     for k in range(used):
-        sign = 1.0 - 2.0 * code[k]
+        new_outside = outside + (1.0 - 2.0 * code[k]) * view.v[k]
         new_error = error + change(view.fit.G, view.g, code, k)
         new_leverage = leverage + change(view.fit.P, view.q, code, k)
         cost = w * new_error / (1.0 + w * new_leverage)
-        is_determined = not singular or np.abs(w * (outside + sign * view.v[k])) <= OUTSIDE
+        is_determined = not singular or np.abs(w * new_outside) <= OUTSIDE
         if is_determined and cost < (1.0 - gain) * least:
-            outside += sign * view.v[k]
-            error, leverage, least, code[k] = new_error, new_leverage, cost, 1 - code[k]
-            for j in range(used):
-                view.g[j] += sign * view.fit.G[k, j]
-                view.q[j] += sign * view.fit.P[k, j]
+            flip(k, used, code, view)
+            error, leverage, least, outside = new_error, new_leverage, cost, new_outside
     return least
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.engine.kernels.collapsed import Fit, View, change, put_in, stand, take_out
+from madbayes.engine.kernels.collapsed import Fit, View, change, flip, put_in, stand, take_out
 from madbayes.engine.kernels.compiling import REORDER, compiled
 from madbayes.engine.kernels.features import (
     count_pairs,
@@ -185,16 +185,6 @@ def draw_order(used, keys, order, rng):  # type: ignore[no-untyped-def]
             keys[place], order[place] = keys[place - 1], order[place - 1]
             place -= 1
         keys[place], order[place] = key, i
-
-
-@compiled(fastmath=REORDER)
-def flip(k, used, code, view):  # type: ignore[no-untyped-def]
-    """Flip bit k; the half gradients follow. code, view : INOUT."""
-    sign = 1.0 - 2.0 * code[k]
-    code[k] = 1 - code[k]
-    for j in range(used):
-        view.g[j] += sign * view.fit.G[k, j]
-        view.q[j] += sign * view.fit.P[k, j]
 
 
 @compiled(inline="always")
