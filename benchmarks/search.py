@@ -19,7 +19,7 @@ from madbayes.engine.allocation import CHUNK, bp_means, k_features
 from madbayes.engine.blocks import Workers
 from madbayes.engine.centres import Table
 from madbayes.engine.partition import dp_means
-from madbayes.engine.search import Search, search
+from madbayes.engine.search import Search, Solution, search
 from madbayes.engine.seeding import seed_features
 
 # A value within this share of the best known is that value.
@@ -66,14 +66,17 @@ def seeds_from(seed: int) -> Iterator[int]:
 def ours(instance: Instance, seed: int, watch: Watch, workers: Workers, options: Search = ENDLESS) -> None:
     """The search, watched wherever a descent ends."""
     landscape = instance.landscape()
-    polish = landscape.polish
 
-    def watched(groups: np.ndarray) -> object:
-        solution = polish(groups)
-        watch.see(solution.value)
-        return solution
+    def watched(polish: Callable[..., Solution]) -> Callable[..., Solution]:
+        def see(*arguments: object) -> Solution:
+            solution = polish(*arguments)
+            watch.see(solution.value)
+            return solution
 
-    landscape.polish = watched
+        return see
+
+    for name in ("polish", "polish_near", "polish_hard"):
+        setattr(landscape, name, watched(getattr(landscape, name)))
     search(landscape, instance.moves, options, seeds_from(seed), workers)
 
 
