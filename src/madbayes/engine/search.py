@@ -222,20 +222,18 @@ class Lineage:
 
     def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> None:
         """One move; where moves have not helped for some time, the stronger polish, once."""
+        assert self.best is not None
         is_due = self.idle >= HARD * self.patience(patience) and self.is_hard and not self.hardened
-        name = "polish_hard" if is_due else list(moves)[self.rng.integers(len(moves))]
-        found = self._found(name, landscape, moves)
+        found: Solution | None
+        if is_due:
+            name, found = "polish_hard", landscape.polish_hard(self.best, self.rng)
+        else:
+            name = list(moves)[self.rng.integers(len(moves))]
+            groups = moves[name](landscape, self.best, self.rng)
+            found = None if groups is None else landscape.polish_near(landscape.polish(groups), self.best.value)
         self.idle, self.hardened = self.idle + 1, self.hardened or is_due
         self._judge(name, found, landscape)
         self.ended = self.final or (self.idle >= self.patience(patience) and (self.hardened or not self.is_hard))
-
-    def _found(self, name: str, landscape: Landscape, moves: Mapping[str, Move]) -> Solution | None:
-        """What the stronger polish or a move leads to."""
-        assert self.best is not None
-        if name == "polish_hard":
-            return landscape.polish_hard(self.best, self.rng)
-        groups = moves[name](landscape, self.best, self.rng)
-        return None if groups is None else landscape.polish_near(landscape.polish(groups), self.best.value)
 
     def cross(self, landscape: Landscape, other: Solution) -> None:
         """A move that takes what is better in another lineage's solution; it goes on from there, if it had ended."""
