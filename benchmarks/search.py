@@ -75,7 +75,7 @@ def ours(instance: Instance, seed: int, watch: Watch, workers: Workers, options:
 
         return see
 
-    for name in ("polish", "polish_near", "polish_hard"):
+    for name in ("polish", "polish_near", *(stronger.name for stronger in landscape.stronger)):
         setattr(landscape, name, watched(getattr(landscape, name)))
     search(landscape, instance.moves, options, seeds_from(seed), workers)
 

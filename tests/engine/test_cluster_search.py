@@ -521,6 +521,6 @@ def test_the_stronger_polish_is_never_worse(seed):
     for limit in ({}, {"K": 8}):
         landscape = ClusterLandscape.of(X, 8.0, **limit)
         solution = landscape.polish(np.random.default_rng(seed).integers(8, size=150))
-        harder = landscape.polish_hard(solution, np.random.default_rng(seed))
+        harder = landscape.look_around(solution, np.random.default_rng(seed))
         assert harder.value <= solution.value
         assert harder.value == pytest.approx(objective_of(X, harder, 8.0))

@@ -469,7 +469,7 @@ def test_the_stronger_polish_is_never_worse(kind, seed):
     for limit in ({}, {"K": 3}):
         landscape = CovarianceLandscape.of(X, 2.0, likelihood=likelihood, **limit)
         solution = landscape.polish(np.random.default_rng(seed).integers(3, size=80))
-        harder = landscape.polish_hard(solution, np.random.default_rng(seed))
+        harder = landscape.look_around(solution, np.random.default_rng(seed))
         assert harder.value <= solution.value
         assert harder.value == pytest.approx(objective_of(X, landscape, harder))
 

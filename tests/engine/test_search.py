@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
-from madbayes.engine.search import ABREAST, EASY, HARD, STRIDE, Lineage, Search, Solution, is_lower, report, search
+from madbayes.engine.search import ABREAST, EASY, STRIDE, Lineage, Search, Solution, Stronger, is_lower, report, search
 from madbayes.estimators.progress import Budget
 
 
@@ -30,6 +30,8 @@ class Hills:
     heights: list
     starts: list
     harder: dict = field(default_factory=dict)  # where the stronger polish leads
+    hardest: dict = field(default_factory=dict)  # and a second one
+    rough: int | None = None  # where lineages with a rough start begin
     nearer: dict = field(default_factory=dict)  # and the one of what is nearly as good
     floor: float = -np.inf  # nothing is known to be lower than this
     began: int = 0
@@ -61,8 +63,17 @@ class Hills:
         self.bests.append(best)
         return self.polish(np.array([self.nearer.get(int(solution.groups[0]), solution.groups[0])]))
 
-    def polish_hard(self, solution, rng):
-        return self.polish(np.array([self.harder.get(int(solution.groups[0]), solution.groups[0])]))
+    @property
+    def stronger(self):
+        def to(places):
+            return lambda solution, rng: self.polish(
+                np.array([places.get(int(solution.groups[0]), solution.groups[0])])
+            )
+
+        return [Stronger("harder", 0.25, to(self.harder)), Stronger("hardest", 1.0, to(self.hardest))]
+
+    def rough_start(self, rng):
+        return None if self.rough is None else np.array([self.rough])
 
 
 def jump(landscape, solution, rng):
@@ -137,7 +148,7 @@ def test_report_adds_the_lineages_up(seed):
     assert told["lineages"] == len(lineages)
     assert told["moves"] == sum(lineage.moves for lineage in lineages)
     assert told["agreeing"] == sum(lineage.ended and lineage.value == lineages[0].value for lineage in lineages)
-    for name in (*MOVES, "polish_hard"):
+    for name in (*MOVES, "harder", "hardest"):
         assert told["tried"].get(name, 0) == sum(lineage.tried[name] for lineage in lineages)
         assert told["kept"].get(name, 0) == sum(lineage.kept[name] for lineage in lineages)
 
@@ -230,7 +241,7 @@ def test_slow_lineages_let_others_begin():
 def test_a_lineage_ends_after_so_many_moves_without_success():
     """One group: the patience of three, and as many again."""
     lineages = run(Hills([0, 1], [0]), {"stay": stay}, patience=7, max_lineages=3, agreement=1000)
-    assert [lineage.moves for lineage in lineages] == [28, 28, 28]
+    assert [lineage.moves for lineage in lineages] == [28, 28, 29]  # the third tries a stronger polish at the end
     assert all(lineage.trace == [0.0] for lineage in lineages)
 
 
@@ -246,11 +257,11 @@ def test_the_stronger_polish_comes_when_the_matter_is_not_easy():
     lineages = run(landscape, {"stay": stay}, max_lineages=2 * EASY, agreement=1000)
     told = report(lineages)
     assert lineages[0].value == 0
-    hard = [lineage for lineage in lineages if lineage.is_hard]
-    assert len(hard) <= EASY
+    hard = [lineage for lineage in lineages if lineage.strength]
+    assert 0 < len(hard) <= EASY
     assert all(lineage.trace == [1.0, 0.0] for lineage in hard)
-    assert told["kept"]["polish_hard"] == len(hard)
-    assert told["tried"]["polish_hard"] == 2 * len(hard)  # once more where it led
+    assert told["kept"]["harder"] == len(hard)
+    assert told["tried"]["harder"] == 2 * len(hard)  # once more where it led
 
 
 @given(st.integers(0, 2**16), st.lists(st.integers(0, 15), min_size=1, max_size=3))
@@ -299,8 +310,9 @@ class Places(Hills):
     def polish_near(self, solution, best):
         return solution
 
-    def polish_hard(self, solution, rng):
-        return solution
+    @property
+    def stronger(self):
+        return []
 
     def crossed(self, solution, other):
         return np.minimum(solution.groups, other.groups) if (other.groups < solution.groups).any() else None
@@ -424,26 +436,59 @@ def test_what_moves_lead_to_is_polished_further_if_it_is_near():
 
 def test_the_stronger_polish_comes_once_moves_have_not_helped_for_some_time():
     """And once more after it has helped."""
-    hills, lineage = Hills([1, 9, 9, 9, 9, 0], [0], harder={0: 5}), Lineage(0, is_hard=True)
-    wait = int(HARD * lineage.patience(4))
+    hills, lineage = Hills([1, 9, 9, 9, 9, 0], [0], harder={0: 5}), Lineage(0, strength=1)
+    wait = lineage.patience(4) // 4
     tried = []
     for _ in range(2 * wait + 3):
         lineage.advance(hills, {"stay": stay}, 4, 1)
-        tried.append(lineage.tried["polish_hard"])
+        tried.append(lineage.tried["harder"])
     assert tried == [0] * wait + [1] * (wait + 1) + [2, 2]
     assert lineage.trace == [1.0, 0.0]
     lineage.finish(hills, {"stay": stay}, 4)
-    assert lineage.tried["polish_hard"] == 2
+    assert lineage.tried["harder"] == 2
+
+
+def test_stronger_polishes_come_in_turn():
+    """The second one at the end, and the first again wherever that has led."""
+    heights = [2, 9, 9, 1, 9, 9, 0]
+    hills, lineage = Hills(heights, [0], harder={3: 6}, hardest={0: 3}), Lineage(0, strength=2)
+    lineage.finish(hills, {"stay": stay}, 4)
+    assert lineage.trace == [2.0, 1.0, 0.0]
+    assert lineage.tried["harder"] == 3
+    assert lineage.tried["hardest"] == 2
+    weaker = Lineage(0, strength=1)
+    weaker.finish(hills, {"stay": stay}, 4)
+    assert weaker.trace == [2.0]
+    assert weaker.tried["hardest"] == 0
+
+
+def test_lineages_end_where_others_did_that_tried_as_much():
+    """The first hard one makes all its moves; those of the next generation end at their first stop."""
+    lineages = run(Hills([0, 1], [0]), {"stay": stay}, max_lineages=14, agreement=1000)
+    patience = Lineage(0).patience(4)
+    assert [lineage.moves for lineage in lineages if not lineage.strength] == [patience] * ABREAST
+    assert [lineage.moves for lineage in lineages if lineage.strength] == [patience + 1] * 4 + [STRIDE] * 8
+
+
+def test_every_second_lineage_has_a_rough_start_where_all_others_come_to_the_same():
+    """From the third generation on, if there is one: nothing leads from the usual start to the bottom."""
+    heights = [1, 9, 9, 9, 9, 0]
+    lineages = run(Hills(heights, [0], rough=5), {"stay": stay}, max_lineages=14, agreement=1000)
+    assert sorted(lineage.trace for lineage in lineages) == [[0.0]] * 4 + [[1.0]] * 10
+    own = run(
+        Hills(heights, [0], rough=5), {"stay": stay}, max_lineages=14, agreement=1000, start=lambda *_: np.array([0])
+    )
+    assert all(lineage.trace == [1.0] for lineage in own)
 
 
 def test_the_best_of_a_tiny_table_is_hardened_when_it_has_ended():
     """Once for each value; where that leads on, the lineage goes on, and where it is the last word, all end."""
-    hills = Hills(HEIGHTS, [1], harder={1: 3, 3: 7}, floor=0.0)
+    hills = Hills(HEIGHTS, [1], hardest={1: 3, 3: 7}, floor=0.0)
     hills.is_tiny = True
     lineages = run(hills, {"stay": stay})
     assert lineages[0].value == 0
-    assert lineages[0].kept == {"polish_hard": 2}
-    assert sum(lineage.tried["polish_hard"] for lineage in lineages) == 2
+    assert lineages[0].kept == {"hardest": 2}
+    assert sum(lineage.tried["hardest"] for lineage in lineages) == 2
     assert len(lineages) == ABREAST
     assert known(run(hills, {"stay": stay}, n_jobs=2)) == known(lineages)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from madbayes.engine.search import Lineage, Move, Solution
+from madbayes.engine.search import Lineage, Move, Solution, Stronger
 from madbayes.model.likelihoods import Weights
 from madbayes.paper.clusters import squared_distances
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
@@ -288,7 +288,15 @@ class ClusterLandscape:
         """No stronger polish is worth its time."""
         return solution
 
-    def polish_hard(self, solution: Solution, rng: np.random.Generator) -> Solution:
+    @property
+    def stronger(self) -> list[Stronger]:
+        """All splits and merges."""
+        return [Stronger("look_around", 1.0, self.look_around)]
+
+    def rough_start(self, rng: np.random.Generator) -> None:
+        """There are none."""
+
+    def look_around(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """The best that splitting a cluster, merging it with its neighbour, or both comes to, each of them tried."""
         return min([solution, *map(self.polish, self._neighbours(solution, rng))], key=lambda found: found.value)
 

@@ -12,6 +12,7 @@ from madbayes.engine.feature_search import (
     join_costs,
     joined,
     long_direction,
+    rebased,
     row_columns,
 )
 from madbayes.engine.search import Move, Solution
@@ -51,11 +52,8 @@ def rebase(landscape: FeatureLandscape, solution: Solution, rng: np.random.Gener
     """A feature is replaced by its union with another, their difference, or what is in one of them only."""
     if solution.K < 2:
         return None
-    Z = solution.groups.copy()
     j, k = rng.choice(solution.K, 2, replace=False)
-    a, b = solution.groups[:, j], solution.groups[:, k]
-    Z[:, j] = (a | b, a & (1 - b), a ^ b)[rng.integers(3)]
-    return Z
+    return rebased(solution, j, k, int(rng.integers(3)))
 
 
 def add(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generator) -> NDArray | None:

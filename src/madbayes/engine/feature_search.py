@@ -13,7 +13,7 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares
 from madbayes.engine.branching import Proof
 from madbayes.engine.reductions import reductions
-from madbayes.engine.search import SAME, Solution, is_lower
+from madbayes.engine.search import SAME, Solution, Stronger, is_lower
 from madbayes.engine.seeding import seed_features
 from madbayes.model import bp_means_objective
 from madbayes.model.likelihoods import Weights, gram_inverse
@@ -38,6 +38,10 @@ NEAR = 1.03
 JOINT_PASS, COLLAPSED_PASS = 6, 2
 # Annealing begins and ends so many times as warm as the noise; so many sweeps, which take as long as so many passes.
 WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 300
+# It is tried after this share of the moves that a lineage ends after.
+SOON = 0.25
+# Other bases that are tried where nothing else helps, all there are of up to eight features.
+BASES = 168
 # For one feature less, so many of the cheapest may go, so many of the best allocations are tried, and so many kept.
 GONE, REDUCTIONS, SHRUNK = 16, 16, 4
 # In a tiny table so many random codes as well.
@@ -159,6 +163,13 @@ class FeatureLandscape:
             return k_features(X, self.most, seed_features(X, self.most, seeds, **options), **options)
         starts = seed_features(X, None, seeds, penalty=price, most=self.cap, **options)
         return bp_means(X, price, starts, max_components=self.cap, **options)
+
+    def rough_start(self, rng: np.random.Generator) -> NDArray | None:
+        """As many rows as features, each of them a feature of the rows that are nearer with it than without."""
+        if self.K is None or self.most == 0:
+            return None
+        A = self.table.X[rng.choice(len(self.table.X), self.most, replace=False)]
+        return ((A**2).sum(axis=1) < 2 * self.table.X @ A.T).astype(np.uint8)
 
     def _start_anywhere(self, K: int, rng: np.random.Generator) -> Solution:
         """Random codes of about K features, all of which stay until they are as good as they get."""
@@ -307,11 +318,24 @@ class FeatureLandscape:
         found = self._collapsed(solution)
         return found._replace(passes=solution.passes + found.passes)
 
-    def polish_hard(self, solution: Solution, rng: np.random.Generator) -> Solution:
-        """Annealing; for a tiny table, the best of all solutions."""
-        return self._proved(solution) if self.is_tiny else self._annealed(solution, rng)
+    @property
+    def stronger(self) -> list[Stronger]:
+        """Annealing, and other bases; for a tiny table, the best of all solutions."""
+        if self.is_tiny:
+            return [Stronger("prove", 1.0, self.prove)]
+        return [Stronger("anneal", SOON, self.anneal), Stronger("look_around", 1.0, self.look_around)]
 
-    def _annealed(self, solution: Solution, rng: np.random.Generator) -> Solution:
+    def look_around(self, solution: Solution, rng: np.random.Generator) -> Solution:
+        """The first lower solution that another basis leads to, of all there are in random order, or of many."""
+        passes, bases = 0, all_bases(solution.K)
+        for i in rng.permutation(len(bases))[:BASES]:
+            found = self.polish_near(self.polish(rebased(solution, *bases[i])), solution.value)
+            passes += found.passes
+            if self.is_lower(found, solution):
+                return found._replace(passes=passes)
+        return solution._replace(passes=max(passes, 1))
+
+    def anneal(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """Collapsed BP-means, first with chance: warm enough for the codes that noise makes doubtful, and then colder.
 
         At the temperature of the noise, twice its variance, codes would be drawn by how probable they are.
@@ -327,7 +351,7 @@ class FeatureLandscape:
         found = self._collapsed(self._polished(Z))
         return found._replace(passes=found.passes + SWEEPS_PASSES)
 
-    def _proved(self, solution: Solution) -> Solution:
+    def prove(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """The best there is, if branch and bound finds it soon, or this one."""
         if self.is_final(solution):
             return solution
@@ -382,6 +406,19 @@ def join_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.fl
     costs = lost - total / (sizes[:, None] + sizes - both)
     np.fill_diagonal(costs, np.inf)
     return landscape.unit * costs
+
+
+def all_bases(K: int) -> list[tuple[int, int, int]]:
+    """What :func:`rebased` may be asked for."""
+    return [(j, k, how) for j in range(K) for k in range(K) if j != k for how in range(3)]
+
+
+def rebased(solution: Solution, j: int, k: int, how: int) -> NDArray[np.uint8]:
+    """Allocations with feature j replaced by its union with k, their difference, or what is in one of them only."""
+    Z = solution.groups.copy()
+    a, b = solution.groups[:, j], solution.groups[:, k]
+    Z[:, j] = (a | b, a & (1 - b), a ^ b)[how]
+    return Z
 
 
 def joined(solution: Solution, k: int, others: NDArray[np.intp]) -> NDArray[np.uint8]:

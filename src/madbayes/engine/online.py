@@ -169,7 +169,7 @@ def grouped(
     start = np.unique(nearest(means, before.clusters().means, workers), return_inverse=True)[1]
     solution, rng = landscape.polish(start), np.random.default_rng(0)
     while len(means) > solution.K:  # else there is nothing to split
-        found = landscape.polish_hard(solution, rng)
+        found = landscape.look_around(solution, rng)
         if not is_lower(found, solution):
             break
         solution = found

@@ -14,7 +14,7 @@ from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.null import groupless
 from madbayes.engine.path import PenaltyPath
-from madbayes.engine.search import SAME, WORK, Landscape, Lineage, Move, Solution
+from madbayes.engine.search import WORK, Landscape, Lineage, Move, Solution, is_same
 from madbayes.model.likelihoods import Weights
 
 
@@ -218,9 +218,9 @@ class Climb:
     def improved(self, here: PathLandscape, starts: list[Solution], n_fresh: int = 0) -> list[Solution]:
         """Where lineages end from the starts given, and some with starts of their own; the best first."""
         seeds = [int(seed) for seed in self.rng.integers(2**31, size=len(starts) + n_fresh)]
-        is_hard = not here.is_tiny  # there it is dear beside the rest
+        strength = 0 if here.is_tiny else 1  # where rows are few, and the second one, are dear beside the rest
         begun = [*starts, *[None] * n_fresh]
-        lineages = [Lineage(seed, start, is_hard) for seed, start in zip(seeds, begun, strict=True)]
+        lineages = [Lineage(seed, start, strength) for seed, start in zip(seeds, begun, strict=True)]
         self.workers.map(lambda lineage: self.lead(lineage, here), lineages)
         self.work += sum(lineage.work for lineage in lineages)
         return _best([lineage.best for lineage in lineages if lineage.best is not None])
@@ -258,14 +258,9 @@ def _memberships(solution: Solution) -> NDArray[np.float64]:
     return (solution.groups[:, None] == np.arange(solution.K)).astype(np.float64)
 
 
-def _is_same(solution: Solution, other: Solution) -> bool:
-    """Whether the errors are the same but for rounding."""
-    return abs(solution.value - other.value) <= SAME * other.value
-
-
 def _is_other(found: Solution, solution: Solution) -> bool:
     """Whether this is another solution, and not much worse."""
-    return not _is_same(found, solution) and found.value < NEAR * solution.value
+    return not is_same(found.value, solution.value) and found.value < NEAR * solution.value
 
 
 def most_clusters(N: int, D: int) -> int:

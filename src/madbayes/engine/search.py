@@ -26,10 +26,10 @@ STRIDE = 8
 ABREAST = 2
 # A lineage that goes on for more than so many times its patience lets others begin before it goes on.
 SLOW = 2
-# Beyond this many, lineages try the stronger polish: the matter is not easy.
+# Beyond this many, lineages try stronger polishes: it is not easy.
 EASY = 2
-# They try it after so many moves without success, as a share of those they end after.
-HARD = 0.25
+# From this generation on, every second lineage begins with a rough start.
+ROUGH = 3
 # In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
 CARE = 3
 # With fewer groups than this a lineage has the patience of this many: where there are none, most moves can do nothing.
@@ -59,6 +59,19 @@ def is_lower(solution: Solution, than: Solution) -> bool:
     if np.isinf(than.value):
         return solution.value < than.value
     return solution.value < than.value - RELATIVE_GAIN * abs(than.value)
+
+
+def is_same(value: float, other: float) -> bool:
+    """Whether two values are the same but for rounding."""
+    return abs(value - other) <= SAME * abs(other)
+
+
+class Stronger(NamedTuple):
+    """A polish for when moves no longer help."""
+
+    name: str
+    after: float  # moves without success before it is tried, as a share of those that a lineage ends after
+    polish: Callable[[Solution, np.random.Generator], Solution]
 
 
 class Budget(Protocol):
@@ -93,17 +106,21 @@ class Landscape(Protocol):
     def is_final(self, solution: Solution) -> bool:
         """Whether it is known that nothing is lower."""
 
+    @property
+    def stronger(self) -> Sequence[Stronger]:
+        """Stronger polishes, in the order in which they are tried; the last one alone is for tiny tables."""
+
     def start(self, rng: np.random.Generator) -> Solution:
         """Somewhere to begin."""
+
+    def rough_start(self, rng: np.random.Generator) -> NDArray | None:
+        """Assignments to begin with where good starts all lead to the same solutions; None if there are none."""
 
     def polish(self, groups: NDArray) -> Solution:
         """The local optimum that these assignments lead to."""
 
     def polish_near(self, solution: Solution, best: float) -> Solution:
         """What a stronger polish leads to, if a solution is nearly as good as the best and that may help."""
-
-    def polish_hard(self, solution: Solution, rng: np.random.Generator) -> Solution:
-        """The strongest there is, for when moves no longer help."""
 
     def crossed(self, solution: Solution, other: Solution) -> NDArray | None:
         """Assignments that have the best of both solutions, or None where the other one has nothing better."""
@@ -170,14 +187,15 @@ class Lineage:
 
     seed: int
     best: Solution | None = None
-    is_hard: bool = False  # whether to try the stronger polish before it ends
+    strength: int = 0  # stronger polishes that it tries, in turn, before it ends
+    is_rough: bool = False  # whether to begin with a rough start
     start: Start | None = None  # where to begin; where the landscape says if there is none
     trace: list[float] = field(default_factory=list)
     moves: int = 0
     work: float = 0.0  # operations of all moves, about
     seconds: float = 0.0
     idle: int = 0  # moves since the last success
-    hardened: bool = False  # whether the stronger polish has been tried since
+    hardened: int = 0  # stronger polishes tried since
     final: bool = False  # whether it is known that nothing is lower
     ended: bool = False
     tried: Counter = field(default_factory=Counter)
@@ -212,28 +230,35 @@ class Lineage:
         return self.best
 
     def _begin(self, landscape: Landscape) -> Solution:
-        if self.start is None:
-            return landscape.start(self.rng)
-        return landscape.polish(self.start(landscape, self.rng))
+        if self.start is not None:
+            return landscape.polish(self.start(landscape, self.rng))
+        groups = landscape.rough_start(self.rng) if self.is_rough else None
+        return landscape.start(self.rng) if groups is None else landscape.polish(groups)
 
     def patience(self, patience: int) -> int:
         """Moves without success after which it ends."""
         return patience * (max(FEWEST, 0 if self.best is None else self.best.K) + 1)
 
     def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> None:
-        """One move; where moves have not helped for some time, the stronger polish, once."""
+        """One move; where moves have not helped for some time, a stronger polish, each of them once."""
         assert self.best is not None
-        is_due = self.idle >= HARD * self.patience(patience) and self.is_hard and not self.hardened
+        stronger, limit = landscape.stronger[: self.strength], self.patience(patience)
         found: Solution | None
-        if is_due:
-            name, found = "polish_hard", landscape.polish_hard(self.best, self.rng)
+        if self.hardened < len(stronger) and self.idle >= stronger[self.hardened].after * limit:
+            name, found = self._harder(stronger[self.hardened])
         else:
             name = list(moves)[self.rng.integers(len(moves))]
             groups = moves[name](landscape, self.best, self.rng)
             found = None if groups is None else landscape.polish_near(landscape.polish(groups), self.best.value)
-        self.idle, self.hardened = self.idle + 1, self.hardened or is_due
+        self.idle += 1
         self._judge(name, found, landscape)
-        self.ended = self.final or (self.idle >= self.patience(patience) and (self.hardened or not self.is_hard))
+        self.ended = self.final or (self.idle >= limit and self.hardened >= len(stronger))
+
+    def _harder(self, stronger: Stronger) -> tuple[str, Solution]:
+        """What a stronger polish leads to, and its name."""
+        assert self.best is not None
+        self.hardened += 1
+        return stronger.name, stronger.polish(self.best, self.rng)
 
     def cross(self, landscape: Landscape, other: Solution) -> None:
         """A move that takes what is better in another lineage's solution; it goes on from there, if it had ended."""
@@ -245,12 +270,11 @@ class Lineage:
         self.seconds += perf_counter() - began
 
     def harden(self, landscape: Landscape) -> None:
-        """A move that is the stronger polish, once it has ended; it goes on from there, if that helps."""
+        """A move that is the strongest polish, once it has ended; it goes on from there, if that helps."""
         assert self.best is not None
         began, before = perf_counter(), self.best
-        self._judge("polish_hard", landscape.polish_hard(before, self.rng), landscape)
-        self.hardened = self.best is before
-        self.ended = self.final or self.hardened
+        self._judge(*self._harder(landscape.stronger[-1]), landscape)
+        self.ended = self.final or self.best is before
         self.seconds += perf_counter() - began
 
     def _judge(self, name: str, found: Solution | None, landscape: Landscape) -> None:
@@ -260,7 +284,7 @@ class Lineage:
         if found is not None:
             self.work += found.passes * landscape.cost(found.K)
             if is_lower(found, self.best):
-                self.best, self.idle, self.hardened = found, 0, False
+                self.best, self.idle, self.hardened = found, 0, 0
                 self.kept[name] += 1
                 self.trace.append(found.value)
         self.final = landscape.is_final(self.best)
@@ -286,6 +310,7 @@ def search(
             active = _begin(lineages, generation, landscape, options, seeds)
         try:
             _advance(active, landscape, moves, options, workers, _moves_left(lineages, options))
+            _end_where_others_did(active, lineages)
             stopped = [lineage for lineage in active if _waits(lineage, lineages, options, generation)]
             _cross(lineages, stopped, landscape, _moves_left(lineages, options))
             if landscape.is_tiny:
@@ -315,12 +340,22 @@ def _begin(
     lineages: list[Lineage], generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]
 ) -> list[Lineage]:
     """New lineages, twice as many as the last time; where no more are allowed, those that have waited go on."""
-    hard = len(lineages) >= EASY and not landscape.is_tiny
+    is_easy = len(lineages) < EASY or landscape.is_tiny
+    strength = 0 if is_easy else len(landscape.stronger)
     wanted = ABREAST * 2 ** (generation - 1)
     room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
-    new = [Lineage(next(seeds), None, hard, options.start) for _ in range(room)]
+    is_rough = not is_easy and generation >= ROUGH
+    new = [Lineage(next(seeds), None, strength, is_rough and i % 2 == 1, options.start) for i in range(room)]
     lineages += new
     return new or [lineage for lineage in lineages if not lineage.ended]
+
+
+def _end_where_others_did(active: list[Lineage], lineages: list[Lineage]) -> None:
+    """Lineages that have come to where one that tried as much ended will not go on from there, either."""
+    ends = [(other.value, other.strength) for other in lineages if other.ended]
+    for lineage in active:
+        known = (strength >= lineage.strength for value, strength in ends if is_same(lineage.value, value))
+        lineage.ended = lineage.ended or any(known)
 
 
 def _cross(lineages: list[Lineage], stopped: list[Lineage], landscape: Landscape, allowed: float) -> None:
