@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from madbayes.engine.search import Lineage, Move, Solution, Stronger
+from madbayes.engine.search import SOON, Lineage, Move, Solution, Stronger
 from madbayes.model.likelihoods import Weights
 from madbayes.paper.clusters import squared_distances
 from madbayes.paper.result import RELATIVE_GAIN, rounding_error
@@ -290,8 +290,8 @@ class ClusterLandscape:
 
     @property
     def stronger(self) -> list[Stronger]:
-        """All splits and merges."""
-        return [Stronger("look_around", 1.0, self.look_around)]
+        """All splits and merges; sooner where the number is given, as along a path: lineages are short there."""
+        return [Stronger("look_around", 1.0 if self.K is None else SOON, self.look_around)]
 
     def rough_start(self, rng: np.random.Generator) -> None:
         """There are none."""

@@ -13,7 +13,7 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares
 from madbayes.engine.branching import Proof
 from madbayes.engine.reductions import reductions
-from madbayes.engine.search import SAME, Solution, Stronger, is_lower
+from madbayes.engine.search import SAME, SOON, Solution, Stronger, is_lower
 from madbayes.engine.seeding import seed_features
 from madbayes.model import bp_means_objective
 from madbayes.model.likelihoods import Weights, gram_inverse
@@ -38,8 +38,6 @@ NEAR = 1.03
 JOINT_PASS, COLLAPSED_PASS = 6, 2
 # Annealing begins and ends so many times as warm as the noise; so many sweeps, which take as long as so many passes.
 WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 300
-# It is tried after this share of the moves that a lineage ends after.
-SOON = 0.25
 # Other bases that are tried where nothing else helps, all there are of up to eight features.
 BASES = 168
 # For one feature less, so many of the cheapest may go, so many of the best allocations are tried, and so many kept.

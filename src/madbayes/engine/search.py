@@ -28,6 +28,8 @@ ABREAST = 2
 SLOW = 2
 # Beyond this many, lineages try stronger polishes: it is not easy.
 EASY = 2
+# One that is to come soon comes after this share of the moves without success that a lineage ends after.
+SOON = 0.25
 # From this generation on, every second lineage begins with a rough start.
 ROUGH = 3
 # In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
