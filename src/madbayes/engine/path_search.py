@@ -59,7 +59,7 @@ class Effort(NamedTuple):
 
     length: int = 1  # moves of a lineage for each group
     again: bool = True  # whether to have second looks
-    n_fresh: int = 2  # starts of their own, for the smaller numbers
+    n_fresh: int = 1  # starts of their own, for the smaller numbers
     n_null: int = 8  # groupless tables to compare with, at most
 
 
@@ -81,8 +81,8 @@ NEAR = 1.01
 # After a way along the path that lowers no error by more than this share, the largest and the smaller numbers have
 # other starts.
 GAIN = 1e-3
-# Operations after which second looks end, the first way down apart: those of a search for one number.
-ENOUGH = WORK
+# Operations after which second looks end, the first way down apart.
+ENOUGH = 0.6 * WORK
 
 
 def solve_path(
