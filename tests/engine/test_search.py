@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
-from madbayes.engine.search import ABREAST, EASY, STRIDE, Lineage, Search, Solution, Stronger, is_lower, report, search
+from madbayes.engine.search import ABREAST, STRIDE, Lineage, Search, Solution, Stronger, is_lower, report, search
 from madbayes.estimators.progress import Budget
 
 
@@ -241,7 +241,7 @@ def test_slow_lineages_let_others_begin():
 def test_a_lineage_ends_after_so_many_moves_without_success():
     """One group: the patience of three, and as many again."""
     lineages = run(Hills([0, 1], [0]), {"stay": stay}, patience=7, max_lineages=3, agreement=1000)
-    assert [lineage.moves for lineage in lineages] == [28, 28, 29]  # the third tries a stronger polish at the end
+    assert [lineage.moves for lineage in lineages] == [28, 28, 28]
     assert all(lineage.trace == [0.0] for lineage in lineages)
 
 
@@ -252,13 +252,13 @@ def test_generations_double():
 
 def test_the_stronger_polish_comes_when_the_matter_is_not_easy():
     landscape = Hills([1, 9, 9, 9, 9, 0], [0], harder={0: 5})
-    easy = run(landscape, {"stay": stay}, max_lineages=EASY, agreement=1000)
+    easy = run(landscape, {"stay": stay}, max_lineages=ABREAST, agreement=1000)
     assert all(lineage.value == 1 for lineage in easy)
-    lineages = run(landscape, {"stay": stay}, max_lineages=2 * EASY, agreement=1000)
+    lineages = run(landscape, {"stay": stay}, max_lineages=2 * ABREAST, agreement=1000)
     told = report(lineages)
     assert lineages[0].value == 0
     hard = [lineage for lineage in lineages if lineage.strength]
-    assert 0 < len(hard) <= EASY
+    assert 0 < len(hard) <= ABREAST
     assert all(lineage.trace == [1.0, 0.0] for lineage in hard)
     assert told["kept"]["harder"] == len(hard)
     assert told["tried"]["harder"] == 2 * len(hard)  # once more where it led
@@ -463,11 +463,11 @@ def test_stronger_polishes_come_in_turn():
 
 
 def test_lineages_end_where_others_did_that_tried_as_much():
-    """The first hard one makes all its moves; those of the next generation end at their first stop."""
-    lineages = run(Hills([0, 1], [0]), {"stay": stay}, max_lineages=14, agreement=1000)
+    """Those of a generation make all their moves, as it tries more than the last, and the others end at once."""
+    lineages = run(Hills([0, 1], [0]), {"stay": stay}, max_lineages=30, agreement=1000)
     patience = Lineage(0).patience(4)
-    assert [lineage.moves for lineage in lineages if not lineage.strength] == [patience] * ABREAST
-    assert [lineage.moves for lineage in lineages if lineage.strength] == [patience + 1] * 4 + [STRIDE] * 8
+    assert [lineage.strength for lineage in lineages] == [0] * 2 + [1] * 4 + [2] * 24
+    assert [lineage.moves for lineage in lineages] == [patience] * 6 + [patience + 1] * 8 + [STRIDE] * 16
 
 
 def test_every_second_lineage_has_a_rough_start_where_all_others_come_to_the_same():

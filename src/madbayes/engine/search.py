@@ -26,9 +26,7 @@ STRIDE = 8
 ABREAST = 2
 # A lineage that goes on for more than so many times its patience lets others begin before it goes on.
 SLOW = 2
-# Beyond this many, lineages try stronger polishes: it is not easy.
-EASY = 2
-# One that is to come soon comes after this share of the moves without success that a lineage ends after.
+# A stronger polish that is to come soon comes after this share of the moves without success that a lineage ends after.
 SOON = 0.25
 # From this generation on, every second lineage begins with a rough start.
 ROUGH = 3
@@ -341,12 +339,14 @@ def _waits(lineage: Lineage, lineages: list[Lineage], options: Search, generatio
 def _begin(
     lineages: list[Lineage], generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]
 ) -> list[Lineage]:
-    """New lineages, twice as many as the last time; where no more are allowed, those that have waited go on."""
-    is_easy = len(lineages) < EASY or landscape.is_tiny
-    strength = 0 if is_easy else len(landscape.stronger)
+    """New lineages, twice as many as the last time; where no more are allowed, those that have waited go on.
+
+    The first are plain, as most tables are easy; each generation after them tries one stronger polish more.
+    """
+    strength = 0 if landscape.is_tiny else min(generation - 1, len(landscape.stronger))
     wanted = ABREAST * 2 ** (generation - 1)
     room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
-    is_rough = not is_easy and generation >= ROUGH
+    is_rough = generation >= ROUGH and not landscape.is_tiny
     new = [Lineage(next(seeds), None, strength, is_rough and i % 2 == 1, options.start) for i in range(room)]
     lineages += new
     return new or [lineage for lineage in lineages if not lineage.ended]
