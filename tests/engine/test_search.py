@@ -31,8 +31,8 @@ class Hills:
     starts: list
     harder: dict = field(default_factory=dict)  # where the stronger polish leads
     hardest: dict = field(default_factory=dict)  # and a second one
-    rough: int | None = None  # where lineages with a rough start begin
     nearer: dict = field(default_factory=dict)  # and the one of what is nearly as good
+    rough: int | None = None  # where lineages with a rough start begin
     floor: float = -np.inf  # nothing is known to be lower than this
     began: int = 0
     bests: list = field(default_factory=list)  # that lineages had when they made a move
