@@ -193,11 +193,11 @@ def test_it_ends_with_the_last_move_allowed(max_moves):
     assert known(one) == known(two)
 
 
-@given(st.integers(0, 2**16), st.integers(1, 30))
-def test_what_a_budget_cut_short_is_made_again_by_its_number_of_moves(seed, looks):
-    options = {"seed": seed, "agreement": 5, "max_lineages": None}
-    cut = run(Hills(HEIGHTS, list(range(16))), budget=Looks(looks), **options)
-    again = run(Hills(HEIGHTS, list(range(16))), max_moves=report(cut)["moves"], **options)
+@given(st.integers(0, 2**16), st.integers(1, 30), st.sampled_from([{}, {"rough": 9, "hardest": {9: 14, 14: 1, 1: 3}}]))
+def test_what_a_budget_cut_short_is_made_again_by_its_number_of_moves(seed, looks, rough):
+    options = {"seed": seed, "agreement": 1000 if rough else 5, "max_lineages": None}
+    cut = run(Hills(HEIGHTS, list(range(16)), **rough), budget=Looks(looks), **options)
+    again = run(Hills(HEIGHTS, list(range(16)), **rough), max_moves=report(cut)["moves"], **options)
     assert known(again) == known(cut)
 
 
@@ -245,9 +245,9 @@ def test_a_lineage_ends_after_so_many_moves_without_success():
     assert all(lineage.trace == [0.0] for lineage in lineages)
 
 
-def test_generations_double():
-    lineages = run(Hills([0, 1], [0]), agreement=ABREAST + 2 * ABREAST + 1, max_lineages=None)
-    assert len(lineages) == ABREAST * (1 + 2 + 4)
+def test_generations_double_until_they_are_large():
+    for agreement, expected in ((6, 2 + 4), (7, 2 + 4 + 8), (31, 2 + 4 + 8 + 16 + 16), (47, 2 + 4 + 8 + 3 * 16)):
+        assert len(run(Hills([0, 1], [0]), agreement=agreement, max_lineages=None)) == expected
 
 
 def test_the_stronger_polish_comes_when_the_matter_is_not_easy():
@@ -470,11 +470,39 @@ def test_lineages_end_where_others_did_that_tried_as_much():
     assert [lineage.moves for lineage in lineages] == [patience] * 6 + [patience + 1] * 8 + [STRIDE] * 16
 
 
-def test_every_second_lineage_has_a_rough_start_where_all_others_come_to_the_same():
-    """From the third generation on, if there is one: nothing leads from the usual start to the bottom."""
+def test_a_lineage_with_a_rough_start_makes_the_strongest_polish_at_every_move():
+    """It ends as soon as that does not help."""
+    heights = [1, 9, 2, 9, 1.5, 9, 0, 9, -1]
+    hills = Hills(heights, [0], harder={0: 8}, hardest={2: 4, 4: 6}, rough=2)
+    lineage = Lineage(0, strength=2, is_rough=True)
+    lineage.finish(hills, {"stay": stay}, 4)
+    assert lineage.trace == [2.0, 1.5, 0.0]
+    assert lineage.tried == {"hardest": 3}
+    assert lineage.kept == {"hardest": 2}
+    assert not hills.bests
+
+
+def test_without_a_rough_start_a_lineage_is_like_others():
+    lineages = [Lineage(0, strength=2, is_rough=is_rough) for is_rough in (True, False)]
+    for lineage in lineages:
+        lineage.finish(Hills(HEIGHTS, [1]), {"jump": jump}, 4)
+    assert known(lineages[:1]) == known(lineages[1:])
+    assert not lineages[0].is_rough
+
+
+@pytest.mark.parametrize(("max_lineages", "n_rough"), [(14, 4), (30, 4 + 10), (46, 4 + 10 + 12)])
+def test_lineages_have_rough_starts_where_all_others_come_to_the_same(max_lineages, n_rough):
+    """Of 8 in the third generation every second one, of 16 in the next two of three, of 16 again three of four.
+
+    Nothing leads from the usual start to the bottom.
+    """
     heights = [1, 9, 9, 9, 9, 0]
-    lineages = run(Hills(heights, [0], rough=5), {"stay": stay}, max_lineages=14, agreement=1000)
-    assert sorted(lineage.trace for lineage in lineages) == [[0.0]] * 4 + [[1.0]] * 10
+    lineages = run(Hills(heights, [0], rough=5), {"stay": stay}, max_lineages=max_lineages, agreement=1000)
+    assert sorted(lineage.trace for lineage in lineages) == [[0.0]] * n_rough + [[1.0]] * (max_lineages - n_rough)
+
+
+def test_starts_of_ones_own_are_never_rough():
+    heights = [1, 9, 9, 9, 9, 0]
     own = run(
         Hills(heights, [0], rough=5), {"stay": stay}, max_lineages=14, agreement=1000, start=lambda *_: np.array([0])
     )

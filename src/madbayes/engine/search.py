@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from madbayes.engine.blocks import Workers
 from madbayes.paper.result import RELATIVE_GAIN
 
-# Moves a lineage makes between two looks at the clock.
+# Moves a lineage makes between two looks at the clock, at most.
 STRIDE = 8
-# Lineages that go on side by side at first; twice as many after each generation that did not decide the matter.
-ABREAST = 2
+# Lineages that go on side by side at first, and at most; each generation that did not decide the matter doubles them.
+ABREAST, MOST = 2, 16
 # A lineage that goes on for more than so many times its patience lets others begin before it goes on.
 SLOW = 2
 # A stronger polish that is to come soon comes after this share of the moves without success that a lineage ends after.
 SOON = 0.25
-# From this generation on, every second lineage begins with a rough start.
+# From this generation on, half of the lineages begin with a rough start; then two of three, and so on.
 ROUGH = 3
 # In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
 CARE = 3
@@ -188,7 +188,7 @@ class Lineage:
     seed: int
     best: Solution | None = None
     strength: int = 0  # stronger polishes that it tries, in turn, before it ends
-    is_rough: bool = False  # whether to begin with a rough start
+    is_rough: bool = False  # whether to begin with a rough start, if there is one
     start: Start | None = None  # where to begin; where the landscape says if there is none
     trace: list[float] = field(default_factory=list)
     moves: int = 0
@@ -209,15 +209,20 @@ class Lineage:
         """The lowest value so far."""
         return np.inf if self.best is None else self.best.value
 
-    def advance(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int) -> None:
-        """So many moves, fewer only if it ends."""
+    @property
+    def stride(self) -> int:
+        """Moves between two looks at the clock; from a rough start each takes long."""
+        return 1 if self.is_rough else STRIDE
+
+    def advance(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int | None = None) -> None:
+        """So many moves, a stride if not given; fewer only if it ends."""
         began = perf_counter()
         if self.best is None:
             self.best = self._begin(landscape)
         if not self.trace:
             self.trace.append(self.best.value)
             self.final = self.ended = landscape.is_final(self.best)
-        for _ in range(steps):
+        for _ in range(self.stride if steps is None else steps):
             if not self.ended:
                 self._move(landscape, moves, patience)
         self.seconds += perf_counter() - began
@@ -225,7 +230,7 @@ class Lineage:
     def finish(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> Solution:
         """Go on to the end."""
         while not self.ended:
-            self.advance(landscape, moves, patience, STRIDE)
+            self.advance(landscape, moves, patience)
         assert self.best is not None
         return self.best
 
@@ -233,16 +238,26 @@ class Lineage:
         if self.start is not None:
             return landscape.polish(self.start(landscape, self.rng))
         groups = landscape.rough_start(self.rng) if self.is_rough else None
+        self.is_rough = groups is not None
         return landscape.start(self.rng) if groups is None else landscape.polish(groups)
 
     def patience(self, patience: int) -> int:
         """Moves without success after which it ends."""
         return patience * (max(FEWEST, 0 if self.best is None else self.best.K) + 1)
 
+    def _plan(self, landscape: Landscape, patience: int) -> tuple[Sequence[Stronger], int]:
+        """Stronger polishes to try, and moves without success after which it ends.
+
+        From a rough start, it is the last of them every time: moves would lead where they lead from good ones.
+        """
+        if self.is_rough:
+            return [landscape.stronger[-1]._replace(after=0.0)], 1
+        return landscape.stronger[: self.strength], self.patience(patience)
+
     def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> None:
         """One move; where moves have not helped for some time, a stronger polish, each of them once."""
         assert self.best is not None
-        stronger, limit = landscape.stronger[: self.strength], self.patience(patience)
+        stronger, limit = self._plan(landscape, patience)
         found: Solution | None
         if self.hardened < len(stronger) and self.idle >= stronger[self.hardened].after * limit:
             name, found = self._harder(stronger[self.hardened])
@@ -330,34 +345,42 @@ def search(
 
 
 def _waits(lineage: Lineage, lineages: list[Lineage], options: Search, generation: int) -> bool:
-    """Whether a lineage has had its share for now: it has ended, or is slow, or slower than a better one was."""
+    """Whether a lineage has had its share for now: it has ended, or is slow, or slower than a better one was.
+
+    Those with a rough start make few moves that take long, so they are compared with each other.
+    """
     patience = lineage.patience(options.patience)
-    better = [other.moves for other in lineages if other.ended and other.value < lineage.value]
+    alike = (other for other in lineages if other.ended and other.is_rough == lineage.is_rough)
+    better = [other.moves for other in alike if other.value < lineage.value]
     return lineage.ended or lineage.moves >= max(generation, 1) * min([SLOW * patience, *better])
 
 
 def _begin(
     lineages: list[Lineage], generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]
 ) -> list[Lineage]:
-    """New lineages, twice as many as the last time; where no more are allowed, those that have waited go on.
+    """New lineages, twice as many as the last time, or as many; where no more are allowed, those that wait go on.
 
     The first are plain, as most tables are easy; each generation after them tries one stronger polish more.
     """
     strength = 0 if landscape.is_tiny else min(generation - 1, len(landscape.stronger))
-    wanted = ABREAST * 2 ** (generation - 1)
+    wanted = min(ABREAST * 2 ** (generation - 1), MOST)
     room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
-    is_rough = generation >= ROUGH and not landscape.is_tiny
-    new = [Lineage(next(seeds), None, strength, is_rough and i % 2 == 1, options.start) for i in range(room)]
+    may_be_rough = generation >= ROUGH and not landscape.is_tiny and options.start is None
+    every = generation - ROUGH + 2 if may_be_rough else 1  # one of so many begins as usual
+    new = [Lineage(next(seeds), None, strength, i % every > 0, options.start) for i in range(room)]
     lineages += new
     return new or [lineage for lineage in lineages if not lineage.ended]
 
 
 def _end_where_others_did(active: list[Lineage], lineages: list[Lineage]) -> None:
-    """Lineages that have come to where one that tried as much ended will not go on from there, either."""
-    ends = [(other.value, other.strength) for other in lineages if other.ended]
+    """Lineages that have come to where one that tried as much ended will not go on from there, either.
+
+    One with a rough start has not tried moves.
+    """
+    ended = [other for other in lineages if other.ended]
     for lineage in active:
-        known = (strength >= lineage.strength for value, strength in ends if is_same(lineage.value, value))
-        lineage.ended = lineage.ended or any(known)
+        alike = (other for other in ended if other.strength >= lineage.strength and other.is_rough <= lineage.is_rough)
+        lineage.ended = lineage.ended or any(is_same(lineage.value, other.value) for other in alike)
 
 
 def _cross(lineages: list[Lineage], stopped: list[Lineage], landscape: Landscape, allowed: float) -> None:
@@ -404,15 +427,16 @@ def _advance(
     A stride that was cut by the clock can thus be made again by the number of moves.
     """
 
-    def advance(some: list[Lineage], steps: int) -> None:
+    def advance(some: list[Lineage], steps: int | None = None) -> None:
         workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), some)
 
     if allowed >= STRIDE * len(lineages):
-        advance(lineages, STRIDE)
+        advance(lineages)
         return
     advance(lineages, 0)  # all begin, as they would in a whole stride
-    for _ in range(STRIDE):
-        active = [lineage for lineage in lineages if not lineage.ended][: max(int(allowed), 0)]
+    for step in range(STRIDE):
+        active = [lineage for lineage in lineages if step < lineage.stride and not lineage.ended]
+        active = active[: max(int(allowed), 0)]
         advance(active, 1)
         allowed -= len(active)
 
