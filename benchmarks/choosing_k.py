@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from madbayes import penalty_path
 from madbayes.engine.blocks import Workers
+from madbayes.engine.climb import Effort
 from madbayes.engine.path import WeakEvidenceWarning
-from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, Kind, find_path
+from madbayes.engine.path_search import CLUSTERS, FEATURES, Kind, find_path
 from madbayes.engine.search import Search, search
 
 DATA = Path(os.environ.get("MADBAYES_DATA", Path(__file__).resolve().parents[1] / ".." / "shared" / "data"))

@@ -11,11 +11,12 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from madbayes.engine.blocks import Workers
+from madbayes.engine.climb import Effort, solve_path
 from madbayes.engine.cluster_search import ClusterLandscape, relabelled
 from madbayes.engine.covariance import covariance_dp_means
 from madbayes.engine.covariance_search import CovarianceLandscape, covariance_moves
 from madbayes.engine.kernels import covariance_search as parts
-from madbayes.engine.path_search import Effort, Kind, find_path, solve_path
+from madbayes.engine.path_search import Kind, find_path
 from madbayes.engine.search import Search, search
 from madbayes.model import CRP, FullCovarianceGaussian, KnownCovarianceGaussian, Objective
 from madbayes.model.likelihoods import mahalanobis

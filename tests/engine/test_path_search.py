@@ -11,7 +11,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, _is_alike, _stretches, find_path, solve_path
+from madbayes.engine.climb import Effort, _is_alike, solve_path
+from madbayes.engine.path_search import CLUSTERS, FEATURES, _stretches, find_path
 from madbayes.engine.search import Search, Solution, search
 from madbayes.model import bp_means_objective, dp_means_objective
 from madbayes.model.priors import one_hot

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
 from madbayes import BPMeans, DPMeans, KFeatures
-from madbayes.engine import path_search
+from madbayes.engine.climb import Climb
 from madbayes.engine.search import Search
 from madbayes.estimators.progress import STEPS, Progress
 
@@ -281,7 +281,7 @@ def interrupt_at(monkeypatch, place, name, call):
 
 @pytest.mark.parametrize("estimator", [DPMeans, BPMeans])
 def test_an_interrupt_on_the_path_chooses_among_what_was_looked_at(estimator, search, blobs, monkeypatch):
-    interrupt_at(monkeypatch, path_search.Climb, "polished", 6)
+    interrupt_at(monkeypatch, Climb, "polished", 6)
     model = estimator(search=search, random_state=0)
     with pytest.warns(UserWarning, match="interrupted: the number of groups is chosen"):
         model.fit(blobs[0])
@@ -293,7 +293,7 @@ def test_an_interrupt_on_the_path_chooses_among_what_was_looked_at(estimator, se
 
 def test_an_interrupt_of_second_looks_chooses_among_all_numbers(blobs, monkeypatch):
     whole = DPMeans(random_state=0).fit(blobs[0])
-    interrupt_at(monkeypatch, path_search.Climb, "improved", 1)
+    interrupt_at(monkeypatch, Climb, "improved", 1)
     with pytest.warns(UserWarning, match="interrupted: the number of groups is chosen"):
         model = DPMeans(random_state=0).fit(blobs[0])
     assert_array_equal(model.path_.n_components, whole.path_.n_components)
@@ -302,9 +302,9 @@ def test_an_interrupt_of_second_looks_chooses_among_all_numbers(blobs, monkeypat
 
 def test_an_interrupt_in_a_groupless_table_keeps_the_path(blobs, monkeypatch):
     with monkeypatch.context() as patch:
-        calls = interrupt_at(patch, path_search.Climb, "improved", None)
+        calls = interrupt_at(patch, Climb, "improved", None)
         whole = DPMeans(random_state=0).fit(blobs[0])
-    interrupt_at(monkeypatch, path_search.Climb, "improved", len(calls))  # groupless tables come last
+    interrupt_at(monkeypatch, Climb, "improved", len(calls))  # groupless tables come last
     with pytest.warns(UserWarning, match="interrupted: the number of groups is chosen"):
         model = DPMeans(random_state=0).fit(blobs[0])
     assert_array_equal(model.path_.sse, whole.path_.sse)
@@ -313,7 +313,7 @@ def test_an_interrupt_in_a_groupless_table_keeps_the_path(blobs, monkeypatch):
 
 
 def test_an_interrupt_at_the_beginning_of_the_path_is_an_interrupt(blobs, monkeypatch):
-    interrupt_at(monkeypatch, path_search.Climb, "polished", 1)
+    interrupt_at(monkeypatch, Climb, "polished", 1)
     model = DPMeans(random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(blobs[0])
@@ -396,7 +396,7 @@ def test_the_warning_of_an_interrupt_points_to_the_users_line(model, blobs, monk
         monkeypatch.setattr(type(model), "_batch", lambda self, problem: 1)
         interrupt_at(monkeypatch, type(model), "_run", 2)
     else:
-        interrupt_at(monkeypatch, path_search.Climb, "improved", 6)
+        interrupt_at(monkeypatch, Climb, "improved", 6)
     with pytest.warns(UserWarning, match="interrupted") as caught:
         clone(model).fit(blobs[0])
     assert caught[0].filename == __file__

@@ -16,9 +16,10 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine.blocks import Workers, count_threads, row_blocks
+from madbayes.engine.climb import Effort
 from madbayes.engine.homes import LocalHome, part_rows
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
-from madbayes.engine.path_search import Effort, find_path
+from madbayes.engine.path_search import find_path
 from madbayes.estimators import validation
 from madbayes.estimators.at_home import JUDGED, JUDGED_ENTRIES
 from madbayes.estimators.canonical import canonical_order

@@ -5,8 +5,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from madbayes.engine.blocks import Workers
+from madbayes.engine.climb import Effort
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
-from madbayes.engine.path_search import CLUSTERS, FEATURES, Effort, find_path
+from madbayes.engine.path_search import CLUSTERS, FEATURES, find_path
 from madbayes.estimators import validation
 from madbayes.estimators.base import PATH_LENGTH
 from madbayes.estimators.intake import take_in

@@ -14,8 +14,8 @@ from typing import Any
 
 import sklearn
 
+from madbayes.engine.climb import Watch
 from madbayes.engine.path import users_level
-from madbayes.engine.path_search import Watch
 from madbayes.engine.search import Lineage
 
 try:
