@@ -12,7 +12,19 @@ from numpy.testing import assert_array_equal
 from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
-from madbayes.engine.search import ABREAST, STRIDE, Lineage, Search, Solution, Stronger, is_lower, report, search
+from madbayes.engine.search import (
+    ABREAST,
+    STRIDE,
+    Lineage,
+    Search,
+    Solution,
+    Stronger,
+    _end_where_others_did,
+    _waits,
+    is_lower,
+    report,
+    search,
+)
 from madbayes.estimators.progress import Budget
 
 
@@ -480,6 +492,22 @@ def test_a_lineage_with_a_rough_start_makes_the_strongest_polish_at_every_move()
     assert lineage.tried == {"hardest": 3}
     assert lineage.kept == {"hardest": 2}
     assert not hills.bests
+
+
+@pytest.mark.parametrize(("ended", "goes_on", "expected"), [(0, 0, 1), (0, 1, 1), (1, 1, 1), (1, 0, 0)])
+def test_others_go_on_where_one_with_a_rough_start_ended(ended, goes_on, expected):
+    """It has made no moves; where others ended, which look around as well, it ends, too."""
+    done = Lineage(0, at(0, 1.0), 2, bool(ended), ended=True)
+    lineage = Lineage(1, at(0, 1.0), 2, bool(goes_on))
+    _end_where_others_did([lineage], [done, lineage])
+    assert lineage.ended == expected
+
+
+@pytest.mark.parametrize("is_rough", [False, True])
+def test_lineages_wait_for_better_ones_of_their_kind(is_rough):
+    """Steps that look around are few and long."""
+    better, lineage = Lineage(0, at(0, 0.0), moves=3, ended=True), Lineage(1, at(1, 1.0), moves=5, is_rough=is_rough)
+    assert _waits(lineage, [better, lineage], Search(), 1) != is_rough
 
 
 def test_without_a_rough_start_a_lineage_is_like_others():
