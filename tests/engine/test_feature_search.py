@@ -69,6 +69,12 @@ def search_rows(X, A, Z, node_limit):
     return kernel.search_rows(B, G, (X**2).sum(axis=1), Z, len(A), 1e-12, node_limit)
 
 
+def compare_rows(X, A, Z):
+    """Z : changed to the best codes of the rows, all of which are compared; how many changed."""
+    G, B = A @ A.T, Z @ (A @ A.T) - X @ A.T
+    return kernel.compare_rows(B, G, (X**2).sum(axis=1), Z, len(A), 1e-12)
+
+
 def random_weights(rng, N):
     """Unequal ones, or none."""
     return None if rng.random() < 0.3 else 10.0 ** rng.uniform(-2, 2, size=N)
@@ -113,11 +119,12 @@ def features(draw):
     return X, A, rng.integers(2, size=(12, K)).astype(np.uint8)
 
 
-@given(features(), st.sampled_from([1e-100, 1e-50, 1.0, 1e50, 1e100]))
-def test_codes_of_rows_are_the_best_of_all(problem, unit):
-    """Branch and bound that never gives up, against all 2^K codes."""
+@given(features(), st.sampled_from([1e-100, 1e-50, 1.0, 1e50, 1e100]), st.booleans())
+def test_codes_of_rows_are_the_best_of_all(problem, unit, compares):
+    """Branch and bound that never gives up, and all codes by tables, against all 2^K codes one by one."""
     X, A, Z = problem[0] * unit, problem[1] * unit, problem[2].copy()
-    search_rows(X, A, Z, 10**6)
+    changed = compare_rows(X, A, Z) if compares else search_rows(X, A, Z, 10**6)
+    assert changed == (problem[2] != Z).any(axis=1).sum()
     X, A = problem[:2]
     errors = ((X - Z @ A) ** 2).sum(axis=1)
     slack = 1e-10 * ((X**2).sum(axis=1) + (A**2).sum() * len(A))
@@ -144,6 +151,18 @@ def test_codes_that_are_best_already_stay():
     for node_limit in (0, 100):
         assert search_rows(X, A, Z, node_limit) == 0
         assert_array_equal(Z, kept)
+    assert compare_rows(X, A, Z) == 0
+    assert_array_equal(Z, kept)
+
+
+@pytest.mark.parametrize("K", [kernel.FEW, kernel.FEW + 1])
+def test_polishing_leaves_no_better_code_however_many_features_there_are(K):
+    """Up to so many all codes are compared, beyond by branch and bound, which does not give up here."""
+    X, _ = linear_gaussian(60, 20, K, sigma=0.3)
+    landscape = FeatureLandscape.of(X, 0.0, K=K)
+    solution = landscape.descend(landscape.rough_start(np.random.default_rng(1)), node_limit=10**6)
+    own = ((X - solution.groups @ solution.A) ** 2).sum(axis=1)
+    assert_allclose(own, code_errors(X, solution.A).min(axis=1), rtol=1e-9)
 
 
 @given(features())

@@ -11,6 +11,11 @@ from madbayes.engine.kernels.compiling import REORDER, compiled
 from madbayes.engine.kernels.features import drop_dependent, project, square_features, take_residual
 from madbayes.engine.kernels.runs import fit_run
 
+# Of up to so many bits all codes are compared, which takes no longer than branch and bound.
+FEW = 10
+# What the codes of so many bits contribute stands in a table that the other bits share.
+LOW = 5
+
 
 @compiled(fastmath=REORDER)
 def measure(G, used, largest, lengths):  # type: ignore[no-untyped-def]
@@ -172,6 +177,77 @@ def is_settled(single, slack, G, used):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=REORDER)
+def double(first, g, bits, table):  # type: ignore[no-untyped-def]
+    """table : OUT (2^bits,), ``first`` plus 2 g.z for every code z, whose number has its bits."""
+    table[0] = first
+    for k in range(bits):
+        lower, upper, more = table[: 1 << k], table[1 << k : 2 << k], 2.0 * g[k]
+        for t in range(1 << k):
+            upper[t] = lower[t] + more
+
+
+@compiled(fastmath=REORDER)
+def square_codes(G, used, more, squares):  # type: ignore[no-untyped-def]
+    """squares : OUT (2^used,), zGz' for every code z; more : scratch (2^used,)."""
+    squares[0] = 0.0
+    for k in range(used):
+        double(G[k, k], G[k], k, more)
+        lower, upper = squares[: 1 << k], squares[1 << k : 2 << k]
+        for t in range(1 << k):
+            upper[t] = lower[t] + more[t]
+
+
+@compiled(fastmath=REORDER)
+def compare_row(g, G, squares, z, used, margin, b, low, high):  # type: ignore[no-untyped-def]
+    """The best of all codes; returns whether it gains more than the margin. z : INOUT; b, low, high : scratch.
+
+    g : IN (used,), half the gradient at z
+    squares : IN (codes of the high bits, codes of the low bits), as in :func:`square_codes`
+    """
+    bits, code = min(used, LOW), 0
+    for k in range(used):
+        b[k] = -g[k]
+        code |= np.int64(z[k]) << k
+    for j in range(used):
+        if z[j]:
+            for k in range(used):
+                b[k] += G[j, k]
+    double(0.0, b, bits, low)
+    double(0.0, b[bits:], used - bits, high)
+    i, t, best = code >> bits, code & ((1 << bits) - 1), -1
+    least = squares[i, t] - low[t] - high[i] - margin
+    for i in range(1 << (used - bits)):
+        limit, better = least + high[i], 0
+        for t in range(1 << bits):
+            better += squares[i, t] - low[t] < limit
+        for t in range(1 << bits if better else 0):
+            cost = squares[i, t] - low[t] - high[i]
+            if cost < least:
+                least, best = cost, (i << bits) + t
+    for k in range(used if best >= 0 else 0):
+        z[k] = (best >> k) & 1
+    return best >= 0
+
+
+@compiled()
+def compare_rows(B, G, squares, Z, used, gain):  # type: ignore[no-untyped-def]
+    """The best of all codes of every row; returns how many changed.
+
+    B : IN (N, room), half the gradients at the codes; Z : INOUT
+    """
+    bits, changed, total = min(used, LOW), 0, 0.0
+    codes, low, high, b = np.empty(1 << used), np.empty(1 << bits), np.empty(1 << used), np.empty(used)
+    square_codes(G, used, high, codes)
+    table = codes.reshape((1 << (used - bits), 1 << bits))
+    for k in range(used):
+        total += np.sqrt(G[k, k])
+    for n in range(len(B)):
+        margin = gain * (np.sqrt(squares[n]) + total) * total
+        changed += compare_row(B[n], G, table, Z[n], used, margin, b, low, high)
+    return changed
+
+
+@compiled(fastmath=REORDER)
 def gradients(X, A, G, Z, used, is_far, B):  # type: ignore[no-untyped-def]
     """B : OUT (N, room), half the gradients at the codes Z."""
     if is_far:
@@ -250,7 +326,10 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
             last = used
         square_features(A, used, scratch.G)
         gradients(X, A, scratch.G, Z, used, is_far, scratch.B)
-        changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit if exact else 0)
+        if exact and node_limit and used <= FEW and not is_far:
+            changed = compare_rows(scratch.B, scratch.G, squares, Z, used, gain)
+        else:
+            changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit if exact else 0)
         if moving:
             moving, changed = changed > 0, 1
             continue
