@@ -293,7 +293,7 @@ class ClusterLandscape:
         """All splits and merges; sooner where the number is given, as along a path: lineages are short there."""
         return [Stronger("look_around", 1.0 if self.K is None else SOON, self.look_around)]
 
-    def rough_start(self, rng: np.random.Generator) -> None:
+    def scout(self, rng: np.random.Generator) -> None:
         """There are none."""
 
     def look_around(self, solution: Solution, rng: np.random.Generator) -> Solution:

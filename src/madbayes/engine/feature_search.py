@@ -42,6 +42,8 @@ WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 300
 BASES = 168
 # For one feature less, so many of the cheapest may go, so many of the best allocations are tried, and so many kept.
 GONE, REDUCTIONS, SHRUNK = 16, 16, 4
+# Scouts see so many more columns than there are features.
+SPARE = 4
 # In a tiny table so many random codes as well.
 TRIES = 8
 # Nodes of branch and bound that it is worth, too: some tenths of a second at most.
@@ -162,12 +164,19 @@ class FeatureLandscape:
         starts = seed_features(X, None, seeds, penalty=price, most=self.cap, **options)
         return bp_means(X, price, starts, max_components=self.cap, **options)
 
-    def rough_start(self, rng: np.random.Generator) -> NDArray | None:
-        """As many rows as features, each of them a feature of the rows that are nearer with it than without."""
-        if self.K is None or self.most == 0:
-            return None
-        A = self.table.X[rng.choice(len(self.table.X), self.most, replace=False)]
-        return ((A**2).sum(axis=1) < 2 * self.table.X @ A.T).astype(np.uint8)
+    def scout(self, rng: np.random.Generator) -> "FeatureScout | None":
+        """One for a given number of features."""
+        return None if self.K is None or self.most == 0 else FeatureScout(self, rng)
+
+    @cached_property
+    def coarse(self) -> "FeatureLandscape":
+        """The same rows in few columns, the principal directions: what distinguishes features stands out from noise."""
+        n_columns = self.most + SPARE
+        if self.table.X.shape[1] <= n_columns:
+            return self
+        _, _, directions = np.linalg.svd(np.sqrt(self.weights)[:, None] * self.table.X, full_matrices=False)
+        X = np.ascontiguousarray(self.table.X @ directions[:n_columns].T)
+        return FeatureLandscape.of(X, self.penalty, self.table.weights if self.table.weights.size else None, K=self.K)
 
     def _start_anywhere(self, K: int, rng: np.random.Generator) -> Solution:
         """Random codes of about K features, all of which stay until they are as good as they get."""
@@ -373,6 +382,32 @@ class FeatureLandscape:
         found = self._polished(Z)
         each = JOINT_PASS if solution.K <= JOINT_LIMIT else COLLAPSED_PASS
         return found._replace(passes=found.passes + each * max(passes, 1))
+
+
+class FeatureScout:
+    """Looks around in the coarse table, from rows as features, as long as that helps there."""
+
+    def __init__(self, landscape: FeatureLandscape, rng: np.random.Generator) -> None:
+        self.landscape, self.rng, self.is_done = landscape, rng, False
+        self.here: Solution | None = None  # in the coarse table
+
+    def step(self) -> Solution:
+        """What is better in the coarse table, as a solution of the table."""
+        coarse, before = self.landscape.coarse, self.here
+        if before is None:
+            self.here = coarse.polish(self.start(coarse))
+        else:
+            self.here = coarse.look_around(before, self.rng)
+            self.is_done = not coarse.is_lower(self.here, before)
+        found = self.landscape.polish(self.here.groups)
+        found = self.landscape._collapsed(found) if found.K else found
+        return found._replace(passes=found.passes + self.here.passes)
+
+    def start(self, coarse: FeatureLandscape) -> NDArray[np.uint8]:
+        """As many rows as features, each of them a feature of the rows that are nearer with it than without."""
+        X = coarse.table.X
+        A = X[self.rng.choice(len(X), coarse.most, replace=False)]
+        return ((A**2).sum(axis=1) < 2 * X @ A.T).astype(np.uint8)
 
 
 def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:

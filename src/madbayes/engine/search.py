@@ -28,8 +28,8 @@ ABREAST, MOST = 2, 16
 SLOW = 2
 # A stronger polish that is to come soon comes after this share of the moves without success that a lineage ends after.
 SOON = 0.25
-# From this generation on, half of the lineages begin with a rough start; then two of three, and so on.
-ROUGH = 3
+# From this generation on, half of the lineages begin with what scouts find; then two of three, and so on.
+SCOUTS = 3
 # In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
 CARE = 3
 # With fewer groups than this a lineage has the patience of this many: where there are none, most moves can do nothing.
@@ -74,6 +74,15 @@ class Stronger(NamedTuple):
     polish: Callable[[Solution, np.random.Generator], Solution]
 
 
+class Scout(Protocol):
+    """Looks for a place to begin, one step after the other."""
+
+    is_done: bool
+
+    def step(self) -> Solution:
+        """What it has found now: better than before in its own view, which is coarser than the objective."""
+
+
 class Budget(Protocol):
     """How long a search may go on."""
 
@@ -113,8 +122,8 @@ class Landscape(Protocol):
     def start(self, rng: np.random.Generator) -> Solution:
         """Somewhere to begin."""
 
-    def rough_start(self, rng: np.random.Generator) -> NDArray | None:
-        """Assignments to begin with where good starts all lead to the same solutions; None if there are none."""
+    def scout(self, rng: np.random.Generator) -> Scout | None:
+        """One for where good starts all lead to the same solutions; None if there are none."""
 
     def polish(self, groups: NDArray) -> Solution:
         """The local optimum that these assignments lead to."""
@@ -188,7 +197,7 @@ class Lineage:
     seed: int
     best: Solution | None = None
     strength: int = 0  # stronger polishes that it tries, in turn, before it ends
-    is_rough: bool = False  # whether to begin with a rough start, if there is one
+    is_scout: bool = False  # whether a scout is to look for a place to begin, if there is one
     start: Start | None = None  # where to begin; where the landscape says if there is none
     trace: list[float] = field(default_factory=list)
     moves: int = 0
@@ -203,6 +212,7 @@ class Lineage:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
+        self.scout: Scout | None = None
 
     @property
     def value(self) -> float:
@@ -211,8 +221,13 @@ class Lineage:
 
     @property
     def stride(self) -> int:
-        """Moves between two looks at the clock; from a rough start each takes long."""
-        return 1 if self.is_rough else STRIDE
+        """Moves between two looks at the clock; steps of scouts take long."""
+        return 1 if self.is_scout else STRIDE
+
+    @property
+    def is_scouting(self) -> bool:
+        """Whether its scout is still on the way."""
+        return self.scout is not None and not self.scout.is_done
 
     def advance(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int | None = None) -> None:
         """So many moves, a stride if not given; fewer only if it ends."""
@@ -237,29 +252,22 @@ class Lineage:
     def _begin(self, landscape: Landscape) -> Solution:
         if self.start is not None:
             return landscape.polish(self.start(landscape, self.rng))
-        groups = landscape.rough_start(self.rng) if self.is_rough else None
-        self.is_rough = groups is not None
-        return landscape.start(self.rng) if groups is None else landscape.polish(groups)
+        self.scout = landscape.scout(self.rng) if self.is_scout else None
+        self.is_scout = self.scout is not None
+        return landscape.start(self.rng) if self.scout is None else self.scout.step()
 
     def patience(self, patience: int) -> int:
         """Moves without success after which it ends."""
         return patience * (max(FEWEST, 0 if self.best is None else self.best.K) + 1)
 
-    def _plan(self, landscape: Landscape, patience: int) -> tuple[Sequence[Stronger], int]:
-        """Stronger polishes to try, and moves without success after which it ends.
-
-        From a rough start, it is the last of them every time: moves would lead where they lead from good ones.
-        """
-        if self.is_rough:
-            return [landscape.stronger[-1]._replace(after=0.0)], 1
-        return landscape.stronger[: self.strength], self.patience(patience)
-
     def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> None:
-        """One move; where moves have not helped for some time, a stronger polish, each of them once."""
+        """A scout's step or a move; where moves have not helped for some time, a stronger polish, each of them once."""
         assert self.best is not None
-        stronger, limit = self._plan(landscape, patience)
+        stronger, limit = landscape.stronger[: self.strength], self.patience(patience)
         found: Solution | None
-        if self.hardened < len(stronger) and self.idle >= stronger[self.hardened].after * limit:
+        if self.scout is not None and not self.scout.is_done:
+            name, found = "scout", self.scout.step()
+        elif self.hardened < len(stronger) and self.idle >= stronger[self.hardened].after * limit:
             name, found = self._harder(stronger[self.hardened])
         else:
             name = list(moves)[self.rng.integers(len(moves))]
@@ -267,7 +275,7 @@ class Lineage:
             found = None if groups is None else landscape.polish_near(landscape.polish(groups), self.best.value)
         self.idle += 1
         self._judge(name, found, landscape)
-        self.ended = self.final or (self.idle >= limit and self.hardened >= len(stronger))
+        self.ended = self.final or (self.idle >= limit and self.hardened >= len(stronger) and not self.is_scouting)
 
     def _harder(self, stronger: Stronger) -> tuple[str, Solution]:
         """What a stronger polish leads to, and its name."""
@@ -347,10 +355,10 @@ def search(
 def _waits(lineage: Lineage, lineages: list[Lineage], options: Search, generation: int) -> bool:
     """Whether a lineage has had its share for now: it has ended, or is slow, or slower than a better one was.
 
-    Those with a rough start make few moves that take long, so they are compared with each other.
+    Steps of scouts are few and take long, so lineages that have one are compared with each other.
     """
     patience = lineage.patience(options.patience)
-    alike = (other for other in lineages if other.ended and other.is_rough == lineage.is_rough)
+    alike = (other for other in lineages if other.ended and other.is_scout == lineage.is_scout)
     better = [other.moves for other in alike if other.value < lineage.value]
     return lineage.ended or lineage.moves >= max(generation, 1) * min([SLOW * patience, *better])
 
@@ -365,8 +373,8 @@ def _begin(
     strength = 0 if landscape.is_tiny else min(generation - 1, len(landscape.stronger))
     wanted = min(ABREAST * 2 ** (generation - 1), MOST)
     room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
-    may_be_rough = generation >= ROUGH and not landscape.is_tiny and options.start is None
-    every = generation - ROUGH + 2 if may_be_rough else 1  # one of so many begins as usual
+    are_scouts = generation >= SCOUTS and not landscape.is_tiny and options.start is None
+    every = generation - SCOUTS + 2 if are_scouts else 1  # one of so many begins as usual
     new = [Lineage(next(seeds), None, strength, i % every > 0, options.start) for i in range(room)]
     lineages += new
     return new or [lineage for lineage in lineages if not lineage.ended]
@@ -375,12 +383,14 @@ def _begin(
 def _end_where_others_did(active: list[Lineage], lineages: list[Lineage]) -> None:
     """Lineages that have come to where one that tried as much ended will not go on from there, either.
 
-    One with a rough start has not tried moves.
+    What a scout has found goes on only if it is the best there is, and then others may not have tried as much.
     """
-    ended = [other for other in lineages if other.ended]
+    ended, best = [other for other in lineages if other.ended], min(lineage.value for lineage in lineages)
     for lineage in active:
-        alike = (other for other in ended if other.strength >= lineage.strength and other.is_rough <= lineage.is_rough)
-        lineage.ended = lineage.ended or any(is_same(lineage.value, other.value) for other in alike)
+        if not lineage.ended and not lineage.is_scouting:
+            alike = [one for one in ended if one.strength >= lineage.strength and one.is_scout <= lineage.is_scout]
+            is_known = any(is_same(lineage.value, other.value) for other in alike)
+            lineage.ended = is_known or (lineage.is_scout and lineage.value > best + SAME * abs(best))
 
 
 def _cross(lineages: list[Lineage], stopped: list[Lineage], landscape: Landscape, allowed: float) -> None:

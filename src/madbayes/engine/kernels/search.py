@@ -207,7 +207,7 @@ def compare_row(g, G, squares, z, used, margin, b, low, high):  # type: ignore[n
     bits, code = min(used, LOW), 0
     for k in range(used):
         b[k] = -g[k]
-        code |= np.int64(z[k]) << k
+        code += 1 << k if z[k] else 0
     for j in range(used):
         if z[j]:
             for k in range(used):
