@@ -428,7 +428,7 @@ def test_annealing_leads_out_of_the_local_optima_of_noise(limit, weighted):
         rng = np.random.default_rng(instance)
         X, weights = rng.normal(size=(60, 12)), rng.uniform(1, 9, size=60) if weighted else None
         landscape = FeatureLandscape.of(X, 0.0 if limit else 20.0, weights, **limit)
-        start = landscape._collapsed(landscape.start(rng))
+        start = landscape.polish_collapsed(landscape.start(rng))
         found = landscape.anneal(start, rng)
         assert_valid(X, found, landscape.penalty, weights)
         lower += found.value < start.value * (1 - 1e-9)
@@ -450,7 +450,7 @@ def test_looking_around_finds_what_another_basis_leads_to(limit):
         rng = np.random.default_rng(instance)
         X = rng.normal(size=(40, 5))
         landscape = FeatureLandscape.of(X, 0.0 if limit else 20.0, **limit)
-        solution = landscape._collapsed(landscape.polish(landscape.start(rng).groups[:, :3]))
+        solution = landscape.polish_collapsed(landscape.polish(landscape.start(rng).groups[:, :3]))
         if solution.K != 3:
             continue
         Z, values, passes = solution.groups, [], 0

@@ -13,6 +13,7 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares
 from madbayes.engine.branching import Proof
 from madbayes.engine.reductions import reductions
+from madbayes.engine.scouts import FeatureScout, leading_columns, random_bases, rebased
 from madbayes.engine.search import SAME, SOON, Solution, Stronger, is_lower
 from madbayes.engine.seeding import seed_features
 from madbayes.model import bp_means_objective
@@ -38,8 +39,6 @@ NEAR = 1.03
 JOINT_PASS, COLLAPSED_PASS = 6, 2
 # Annealing begins and ends so many times as warm as the noise; so many sweeps, which take as long as so many passes.
 WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 300
-# Other bases that are tried where nothing else helps, all there are of up to eight features.
-BASES = 168
 # For one feature less, so many of the cheapest may go, so many of the best allocations are tried, and so many kept.
 GONE, REDUCTIONS, SHRUNK = 16, 16, 4
 # Scouts see so many more columns than there are features.
@@ -164,19 +163,17 @@ class FeatureLandscape:
         starts = seed_features(X, None, seeds, penalty=price, most=self.cap, **options)
         return bp_means(X, price, starts, max_components=self.cap, **options)
 
-    def scout(self, rng: np.random.Generator) -> "FeatureScout | None":
+    def scout(self, rng: np.random.Generator) -> FeatureScout | None:
         """One for a given number of features."""
         return None if self.K is None or self.most == 0 else FeatureScout(self, rng)
 
     @cached_property
     def coarse(self) -> "FeatureLandscape":
-        """The same rows in few columns, the principal directions: what distinguishes features stands out from noise."""
-        n_columns = self.most + SPARE
-        if self.table.X.shape[1] <= n_columns:
+        """The same rows in few columns, for scouts."""
+        if self.table.X.shape[1] <= self.most + SPARE:
             return self
-        _, _, directions = np.linalg.svd(np.sqrt(self.weights)[:, None] * self.table.X, full_matrices=False)
-        X = np.ascontiguousarray(self.table.X @ directions[:n_columns].T)
-        return FeatureLandscape.of(X, self.penalty, self.table.weights if self.table.weights.size else None, K=self.K)
+        X, weights = leading_columns(self.table.X, self.weights, self.most + SPARE), self.table.weights
+        return FeatureLandscape.of(X, 0.0, weights if weights.size else None, K=self.K)
 
     def _start_anywhere(self, K: int, rng: np.random.Generator) -> Solution:
         """Random codes of about K features, all of which stay until they are as good as they get."""
@@ -236,7 +233,7 @@ class FeatureLandscape:
         In a tiny table the stronger polish costs little, and leads to far better optima.
         """
         solution = self._polished(groups)
-        return self._collapsed(solution) if self.is_tiny and solution.K else solution
+        return self.polish_collapsed(solution) if self.is_tiny else solution
 
     def _polished(self, groups: NDArray) -> Solution:
         return self._fill(self._thinned(self.descend(groups)))
@@ -322,7 +319,7 @@ class FeatureLandscape:
         """Collapsed BP-means, from what is little worse than the best; it is part of every polish of a tiny table."""
         if self.is_tiny or not best + SAME * abs(best) < solution.value < NEAR * best:
             return solution
-        found = self._collapsed(solution)
+        found = self.polish_collapsed(solution)
         return found._replace(passes=solution.passes + found.passes)
 
     @property
@@ -334,9 +331,13 @@ class FeatureLandscape:
 
     def look_around(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """The first lower solution that another basis leads to, of all there are in random order, or of many."""
-        passes, bases = 0, all_bases(solution.K)
-        for i in rng.permutation(len(bases))[:BASES]:
-            found = self.polish_near(self.polish(rebased(solution, *bases[i])), solution.value)
+        return self.first_lower(solution, random_bases(solution.K, rng))
+
+    def first_lower(self, solution: Solution, bases: list[tuple[int, int, int]]) -> Solution:
+        """The first lower solution that one of some bases leads to, or the solution there is."""
+        passes = 0
+        for basis in bases:
+            found = self.polish_near(self.polish(rebased(solution, *basis)), solution.value)
             passes += found.passes
             if self.is_lower(found, solution):
                 return found._replace(passes=passes)
@@ -355,7 +356,7 @@ class FeatureLandscape:
         variance = error / (self.weights.sum() * min(N, D))
         Z = np.array(solution.groups, dtype=np.uint8, order="C")
         kernels.anneal(self.table.X, self.table.weights, Z, 2 * variance * np.geomspace(WARM, COLD, SWEEPS), rng)
-        found = self._collapsed(self._polished(Z))
+        found = self.polish_collapsed(self._polished(Z))
         return found._replace(passes=found.passes + SWEEPS_PASSES)
 
     def prove(self, solution: Solution, rng: np.random.Generator) -> Solution:
@@ -370,10 +371,12 @@ class FeatureLandscape:
             self.optimum = best.value
         return best
 
-    def _collapsed(self, solution: Solution) -> Solution:
+    def polish_collapsed(self, solution: Solution) -> Solution:
         """Collapsed BP-means, in which features follow every single change of a bit."""
         from madbayes.engine import kernels
 
+        if not solution.K:
+            return solution
         table, Z, A = self.table, np.array(solution.groups, dtype=np.uint8, order="C"), np.empty(solution.A.shape)
         # With a penalty a row may pay to keep a feature of its own; none is opened here, and without one none is lost.
         limits = kernels.Limits(0, 0, self.penalty / self.unit, np.inf, 0.0, RELATIVE_GAIN)
@@ -382,32 +385,6 @@ class FeatureLandscape:
         found = self._polished(Z)
         each = JOINT_PASS if solution.K <= JOINT_LIMIT else COLLAPSED_PASS
         return found._replace(passes=found.passes + each * max(passes, 1))
-
-
-class FeatureScout:
-    """Looks around in the coarse table, from rows as features, as long as that helps there."""
-
-    def __init__(self, landscape: FeatureLandscape, rng: np.random.Generator) -> None:
-        self.landscape, self.rng, self.is_done = landscape, rng, False
-        self.here: Solution | None = None  # in the coarse table
-
-    def step(self) -> Solution:
-        """What is better in the coarse table, as a solution of the table."""
-        coarse, before = self.landscape.coarse, self.here
-        if before is None:
-            self.here = coarse.polish(self.start(coarse))
-        else:
-            self.here = coarse.look_around(before, self.rng)
-            self.is_done = not coarse.is_lower(self.here, before)
-        found = self.landscape.polish(self.here.groups)
-        found = self.landscape._collapsed(found) if found.K else found
-        return found._replace(passes=found.passes + self.here.passes)
-
-    def start(self, coarse: FeatureLandscape) -> NDArray[np.uint8]:
-        """As many rows as features, each of them a feature of the rows that are nearer with it than without."""
-        X = coarse.table.X
-        A = X[self.rng.choice(len(X), coarse.most, replace=False)]
-        return ((A**2).sum(axis=1) < 2 * X @ A.T).astype(np.uint8)
 
 
 def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
@@ -439,19 +416,6 @@ def join_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.fl
     costs = lost - total / (sizes[:, None] + sizes - both)
     np.fill_diagonal(costs, np.inf)
     return landscape.unit * costs
-
-
-def all_bases(K: int) -> list[tuple[int, int, int]]:
-    """What :func:`rebased` may be asked for."""
-    return [(j, k, how) for j in range(K) for k in range(K) if j != k for how in range(3)]
-
-
-def rebased(solution: Solution, j: int, k: int, how: int) -> NDArray[np.uint8]:
-    """Allocations with feature j replaced by its union with k, their difference, or what is in one of them only."""
-    Z = solution.groups.copy()
-    a, b = solution.groups[:, j], solution.groups[:, k]
-    Z[:, j] = (a | b, a & (1 - b), a ^ b)[how]
-    return Z
 
 
 def joined(solution: Solution, k: int, others: NDArray[np.intp]) -> NDArray[np.uint8]:

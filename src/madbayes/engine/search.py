@@ -75,12 +75,16 @@ class Stronger(NamedTuple):
 
 
 class Scout(Protocol):
-    """Looks for a place to begin, one step after the other."""
+    """Looks for a place to begin, one step after the other, in a view that is coarser than the objective."""
 
-    is_done: bool
+    found: Solution  # where the place that it is at leads to
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it will not find anything better."""
 
     def step(self) -> Solution:
-        """What it has found now: better than before in its own view, which is coarser than the objective."""
+        """Go on to a better place, or look for one; what is found then."""
 
 
 class Budget(Protocol):
@@ -254,7 +258,7 @@ class Lineage:
             return landscape.polish(self.start(landscape, self.rng))
         self.scout = landscape.scout(self.rng) if self.is_scout else None
         self.is_scout = self.scout is not None
-        return landscape.start(self.rng) if self.scout is None else self.scout.step()
+        return landscape.start(self.rng) if self.scout is None else self.scout.found
 
     def patience(self, patience: int) -> int:
         """Moves without success after which it ends."""
@@ -328,9 +332,9 @@ def search(
     generation = 0
     while True:
         active = [lineage for lineage in lineages if not _waits(lineage, lineages, options, generation)]
-        if not active:
+        if len(active) <= (MOST // 2 if generation > SCOUTS else 0):
             generation += 1
-            active = _begin(lineages, generation, landscape, options, seeds)
+            active += [new for new in _begin(lineages, generation, landscape, options, seeds) if new not in active]
         try:
             _advance(active, landscape, moves, options, workers, _moves_left(lineages, options))
             _end_where_others_did(active, lineages)

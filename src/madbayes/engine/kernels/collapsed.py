@@ -224,9 +224,9 @@ def tabulate(M, z, k, bits, first, table):  # type: ignore[no-untyped-def]
     """table : OUT (2^bits,), what flipping bit k changes beside any flips of the first bits; ``first`` without any."""
     table[0] = first
     for j in range(bits):
-        more = interaction(M, z, j, k)
+        lower, upper, more = table[: 1 << j], table[1 << j : 2 << j], interaction(M, z, j, k)
         for t in range(1 << j):
-            table[(1 << j) + t] = table[t] + more
+            upper[t] = lower[t] + more
 
 
 @compiled()
@@ -252,9 +252,10 @@ def compare_all(view, w, z, used, singular, error, leverage, least, gain, tables
         half = 1 << k
         tabulate(G, z, k, k, change(G, view.g, z, k), tables.error_changes[0])
         tabulate(P, z, k, k, change(P, view.q, z, k), tables.leverage_changes[0])
+        more_errors, more_leverages = errors[half:], leverages[half:]
         for t in range(half):
-            errors[half + t] = errors[t] + tables.error_changes[0, t]
-            leverages[half + t] = leverages[t] + tables.leverage_changes[0, t]
+            more_errors[t] = errors[t] + tables.error_changes[0, t]
+            more_leverages[t] = leverages[t] + tables.leverage_changes[0, t]
     for k in range(low, used):
         tabulate(G, z, k, low, change(G, view.g, z, k), tables.error_changes[k - low])
         tabulate(P, z, k, low, change(P, view.q, z, k), tables.leverage_changes[k - low])
