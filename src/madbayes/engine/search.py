@@ -442,7 +442,9 @@ def _advance(
     """
 
     def advance(some: list[Lineage], steps: int | None = None) -> None:
-        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), some)
+        # Steps of scouts are short: if they come last, no thread waits long for the others.
+        ordered = sorted(some, key=lambda lineage: lineage.is_scout)
+        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), ordered)
 
     if allowed >= STRIDE * len(lineages):
         advance(lineages)
