@@ -293,8 +293,16 @@ class ClusterLandscape:
         """All splits and merges; sooner where the number is given, as along a path: lineages are short there."""
         return [Stronger("look_around", 1.0 if self.K is None else SOON, self.look_around)]
 
-    def scout(self, rng: np.random.Generator) -> None:
+    def rough_start(self, rng: np.random.Generator) -> None:
         """There are none."""
+
+    @property
+    def coarse(self) -> None:
+        """There is none."""
+
+    def taken_over(self, solution: Solution) -> Solution:
+        """There is no coarse table."""
+        return solution
 
     def look_around(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """The best that splitting a cluster, merging it with its neighbour, or both comes to, each of them tried."""

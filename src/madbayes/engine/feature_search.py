@@ -1,7 +1,7 @@
 """The landscape of features, and the moves in it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,6 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares
 from madbayes.engine.branching import Proof
 from madbayes.engine.reductions import reductions
-from madbayes.engine.scouts import FeatureScout, leading_columns, random_bases, rebased
 from madbayes.engine.search import SAME, SOON, Solution, Stronger, is_lower
 from madbayes.engine.seeding import seed_features
 from madbayes.model import bp_means_objective
@@ -39,9 +38,11 @@ NEAR = 1.03
 JOINT_PASS, COLLAPSED_PASS = 6, 2
 # Annealing begins and ends so many times as warm as the noise; so many sweeps, which take as long as so many passes.
 WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 300
+# Other bases that are tried where nothing else helps, all there are of up to eight features.
+BASES = 168
 # For one feature less, so many of the cheapest may go, so many of the best allocations are tried, and so many kept.
 GONE, REDUCTIONS, SHRUNK = 16, 16, 4
-# Scouts see so many more columns than there are features.
+# The coarse table has so many more columns than there are features.
 SPARE = 4
 # In a tiny table so many random codes as well.
 TRIES = 8
@@ -73,6 +74,8 @@ class FeatureLandscape:
         Weights in the table are in this unit: the largest is one, so that products of weights stay finite.
     optimum : float, optional
         The lowest value there is, once it is known.
+    size : int, optional
+        Numbers that a pass is counted by; those in the table if not given.
     """
 
     table: Table
@@ -81,6 +84,7 @@ class FeatureLandscape:
     cap: int | None = None
     unit: float = 1.0
     optimum: float | None = None
+    size: int | None = None
 
     @classmethod
     def of(cls, X: NDArray, penalty: float, sample_weight: Weights = None, **limits: int | None) -> "FeatureLandscape":
@@ -113,7 +117,7 @@ class FeatureLandscape:
 
     def cost(self, K: int) -> float:
         """Operations of a pass over the rows with K groups, about."""
-        return self.table.X.size * (K + 1.0)
+        return (self.size or self.table.X.size) * (K + 1.0)
 
     @property
     def enough(self) -> int:
@@ -163,17 +167,30 @@ class FeatureLandscape:
         starts = seed_features(X, None, seeds, penalty=price, most=self.cap, **options)
         return bp_means(X, price, starts, max_components=self.cap, **options)
 
-    def scout(self, rng: np.random.Generator) -> FeatureScout | None:
-        """One for a given number of features."""
-        return None if self.K is None or self.most == 0 else FeatureScout(self, rng)
+    def rough_start(self, rng: np.random.Generator) -> NDArray | None:
+        """As many rows as features, each of them a feature of the rows that are nearer with it than without."""
+        if self.K is None or self.most == 0:
+            return None
+        A = self.table.X[rng.choice(len(self.table.X), self.most, replace=False)]
+        return ((A**2).sum(axis=1) < 2 * self.table.X @ A.T).astype(np.uint8)
 
     @cached_property
-    def coarse(self) -> "FeatureLandscape":
-        """The same rows in few columns, for scouts."""
-        if self.table.X.shape[1] <= self.most + SPARE:
-            return self
-        X, weights = leading_columns(self.table.X, self.weights, self.most + SPARE), self.table.weights
-        return FeatureLandscape.of(X, 0.0, weights if weights.size else None, K=self.K)
+    def coarse(self) -> "FeatureLandscape | None":
+        """The rows in their leading principal directions: what features tell apart stays, and most of the noise goes.
+
+        Passes over it are counted as those over the table, as they take nearly as long: codes take most of the time.
+        """
+        n_columns = self.most + SPARE
+        if self.K is None or self.table.X.shape[1] <= n_columns:
+            return None
+        directions = np.linalg.svd(np.sqrt(self.weights)[:, None] * self.table.X, full_matrices=False)[2]
+        X, weights = self.table.X @ directions[:n_columns].T, self.table.weights
+        coarse = FeatureLandscape.of(np.ascontiguousarray(X), 0.0, weights if weights.size else None, K=self.K)
+        return replace(coarse, size=self.table.X.size)
+
+    def taken_over(self, solution: Solution) -> Solution:
+        """What a solution of the coarse table leads to in this one."""
+        return self.polish_collapsed(self.polish(solution.groups))
 
     def _start_anywhere(self, K: int, rng: np.random.Generator) -> Solution:
         """Random codes of about K features, all of which stay until they are as good as they get."""
@@ -331,13 +348,9 @@ class FeatureLandscape:
 
     def look_around(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """The first lower solution that another basis leads to, of all there are in random order, or of many."""
-        return self.first_lower(solution, random_bases(solution.K, rng))
-
-    def first_lower(self, solution: Solution, bases: list[tuple[int, int, int]]) -> Solution:
-        """The first lower solution that one of some bases leads to, or the solution there is."""
-        passes = 0
-        for basis in bases:
-            found = self.polish_near(self.polish(rebased(solution, *basis)), solution.value)
+        passes, bases = 0, all_bases(solution.K)
+        for i in rng.permutation(len(bases))[:BASES]:
+            found = self.polish_near(self.polish(rebased(solution, *bases[i])), solution.value)
             passes += found.passes
             if self.is_lower(found, solution):
                 return found._replace(passes=passes)
@@ -416,6 +429,19 @@ def join_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.fl
     costs = lost - total / (sizes[:, None] + sizes - both)
     np.fill_diagonal(costs, np.inf)
     return landscape.unit * costs
+
+
+def all_bases(K: int) -> list[tuple[int, int, int]]:
+    """What :func:`rebased` may be asked for."""
+    return [(j, k, how) for j in range(K) for k in range(K) if j != k for how in range(3)]
+
+
+def rebased(solution: Solution, j: int, k: int, how: int) -> NDArray[np.uint8]:
+    """Allocations with feature j replaced by its union with k, their difference, or what is in one of them only."""
+    Z = solution.groups.copy()
+    a, b = solution.groups[:, j], solution.groups[:, k]
+    Z[:, j] = (a | b, a & (1 - b), a ^ b)[how]
+    return Z
 
 
 def joined(solution: Solution, k: int, others: NDArray[np.intp]) -> NDArray[np.uint8]:

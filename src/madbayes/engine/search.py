@@ -28,8 +28,10 @@ ABREAST, MOST = 2, 16
 SLOW = 2
 # A stronger polish that is to come soon comes after this share of the moves without success that a lineage ends after.
 SOON = 0.25
-# From this generation on, half of the lineages begin with what scouts find; then two of three, and so on.
-SCOUTS = 3
+# From this generation on, lineages begin in the coarse table, if there is one.
+COARSE = 2
+# From this one on, half of them begin with a rough start; then two of three, and so on.
+ROUGH = 3
 # In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
 CARE = 3
 # With fewer groups than this a lineage has the patience of this many: where there are none, most moves can do nothing.
@@ -74,19 +76,6 @@ class Stronger(NamedTuple):
     polish: Callable[[Solution, np.random.Generator], Solution]
 
 
-class Scout(Protocol):
-    """Looks for a place to begin, one step after the other, in a view that is coarser than the objective."""
-
-    found: Solution  # where the place that it is at leads to
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it will not find anything better."""
-
-    def step(self) -> Solution:
-        """Go on to a better place, or look for one; what is found then."""
-
-
 class Budget(Protocol):
     """How long a search may go on."""
 
@@ -123,11 +112,18 @@ class Landscape(Protocol):
     def stronger(self) -> Sequence[Stronger]:
         """Stronger polishes, in the order in which they are tried; the last one alone is for tiny tables."""
 
+    @property
+    def coarse(self) -> "Landscape | None":
+        """The same rows in fewer columns, where they tell groups apart as well or better; None if there is none."""
+
+    def taken_over(self, solution: Solution) -> Solution:
+        """What a solution of the coarse table leads to in this one."""
+
     def start(self, rng: np.random.Generator) -> Solution:
         """Somewhere to begin."""
 
-    def scout(self, rng: np.random.Generator) -> Scout | None:
-        """One for where good starts all lead to the same solutions; None if there are none."""
+    def rough_start(self, rng: np.random.Generator) -> NDArray | None:
+        """Assignments to begin with where good starts all lead to the same solutions; None if there are none."""
 
     def polish(self, groups: NDArray) -> Solution:
         """The local optimum that these assignments lead to."""
@@ -201,8 +197,9 @@ class Lineage:
     seed: int
     best: Solution | None = None
     strength: int = 0  # stronger polishes that it tries, in turn, before it ends
-    is_scout: bool = False  # whether a scout is to look for a place to begin, if there is one
+    is_rough: bool = False  # whether to begin with a rough start, if there is one
     start: Start | None = None  # where to begin; where the landscape says if there is none
+    scout: "Lineage | None" = None  # goes on in the coarse table; this one begins where that ends
     trace: list[float] = field(default_factory=list)
     moves: int = 0
     work: float = 0.0  # operations of all moves, about
@@ -216,7 +213,6 @@ class Lineage:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
-        self.scout: Scout | None = None
 
     @property
     def value(self) -> float:
@@ -225,26 +221,54 @@ class Lineage:
 
     @property
     def stride(self) -> int:
-        """Moves between two looks at the clock; steps of scouts take long."""
-        return 1 if self.is_scout else STRIDE
+        """Moves between two looks at the clock; from a rough start each takes long."""
+        if self.scout is not None and not self.scout.ended:
+            return self.scout.stride
+        return 1 if self.is_rough else STRIDE
 
     @property
     def is_scouting(self) -> bool:
         """Whether its scout is still on the way."""
-        return self.scout is not None and not self.scout.is_done
+        return self.scout is not None and not self.scout.ended
+
+    @property
+    def is_hasty(self) -> bool:
+        """Whether it may end where moves would help."""
+        return self.is_rough or self.scout is not None
 
     def advance(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int | None = None) -> None:
-        """So many moves, a stride if not given; fewer only if it ends."""
+        """So many moves, a stride if not given; fewer only if it ends, or its scout."""
         began = perf_counter()
+        if self.scout is not None and not self.scout.ended:
+            self._follow(self.scout, landscape, moves, patience, steps)
+        else:
+            self._go_on(landscape, moves, patience, self.stride if steps is None else steps)
+        self.seconds += perf_counter() - began
+
+    def _go_on(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int) -> None:
         if self.best is None:
             self.best = self._begin(landscape)
         if not self.trace:
             self.trace.append(self.best.value)
             self.final = self.ended = landscape.is_final(self.best)
-        for _ in range(self.stride if steps is None else steps):
+        for _ in range(steps):
             if not self.ended:
                 self._move(landscape, moves, patience)
-        self.seconds += perf_counter() - began
+
+    def _follow(
+        self, scout: "Lineage", landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int | None
+    ) -> None:
+        """Let the scout go on, and take over what it finds."""
+        assert landscape.coarse is not None
+        before = scout.best
+        scout.advance(landscape.coarse, moves, patience, steps)
+        assert scout.best is not None
+        self.moves, self.work = scout.moves, scout.work
+        found = landscape.taken_over(scout.best) if scout.best is not before else None
+        if found is not None and (self.best is None or is_lower(found, self.best)):
+            self.best = found
+            self.trace.append(found.value)
+            self.final = self.ended = landscape.is_final(found)
 
     def finish(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> Solution:
         """Go on to the end."""
@@ -256,22 +280,29 @@ class Lineage:
     def _begin(self, landscape: Landscape) -> Solution:
         if self.start is not None:
             return landscape.polish(self.start(landscape, self.rng))
-        self.scout = landscape.scout(self.rng) if self.is_scout else None
-        self.is_scout = self.scout is not None
-        return landscape.start(self.rng) if self.scout is None else self.scout.found
+        groups = landscape.rough_start(self.rng) if self.is_rough else None
+        self.is_rough = groups is not None
+        return landscape.start(self.rng) if groups is None else landscape.polish(groups)
 
     def patience(self, patience: int) -> int:
         """Moves without success after which it ends."""
         return patience * (max(FEWEST, 0 if self.best is None else self.best.K) + 1)
 
+    def _plan(self, landscape: Landscape, patience: int) -> tuple[Sequence[Stronger], int]:
+        """Stronger polishes to try, and moves without success after which it ends.
+
+        From a rough start, it is the last of them every time: moves would lead where they lead from good ones.
+        """
+        if self.is_rough:
+            return [landscape.stronger[-1]._replace(after=0.0)], 1
+        return landscape.stronger[: self.strength], self.patience(patience)
+
     def _move(self, landscape: Landscape, moves: Mapping[str, Move], patience: int) -> None:
-        """A scout's step or a move; where moves have not helped for some time, a stronger polish, each of them once."""
+        """One move; where moves have not helped for some time, a stronger polish, each of them once."""
         assert self.best is not None
-        stronger, limit = landscape.stronger[: self.strength], self.patience(patience)
+        stronger, limit = self._plan(landscape, patience)
         found: Solution | None
-        if self.scout is not None and not self.scout.is_done:
-            name, found = "scout", self.scout.step()
-        elif self.hardened < len(stronger) and self.idle >= stronger[self.hardened].after * limit:
+        if self.hardened < len(stronger) and self.idle >= stronger[self.hardened].after * limit:
             name, found = self._harder(stronger[self.hardened])
         else:
             name = list(moves)[self.rng.integers(len(moves))]
@@ -279,7 +310,7 @@ class Lineage:
             found = None if groups is None else landscape.polish_near(landscape.polish(groups), self.best.value)
         self.idle += 1
         self._judge(name, found, landscape)
-        self.ended = self.final or (self.idle >= limit and self.hardened >= len(stronger) and not self.is_scouting)
+        self.ended = self.final or (self.idle >= limit and self.hardened >= len(stronger))
 
     def _harder(self, stronger: Stronger) -> tuple[str, Solution]:
         """What a stronger polish leads to, and its name."""
@@ -332,9 +363,9 @@ def search(
     generation = 0
     while True:
         active = [lineage for lineage in lineages if not _waits(lineage, lineages, options, generation)]
-        if len(active) <= (MOST // 2 if generation > SCOUTS else 0):
+        if not active:
             generation += 1
-            active += [new for new in _begin(lineages, generation, landscape, options, seeds) if new not in active]
+            active = _begin(lineages, generation, landscape, options, seeds)
         try:
             _advance(active, landscape, moves, options, workers, _moves_left(lineages, options))
             _end_where_others_did(active, lineages)
@@ -359,10 +390,14 @@ def search(
 def _waits(lineage: Lineage, lineages: list[Lineage], options: Search, generation: int) -> bool:
     """Whether a lineage has had its share for now: it has ended, or is slow, or slower than a better one was.
 
-    Steps of scouts are few and take long, so lineages that have one are compared with each other.
+    Those with a rough start make few moves that take long, so they are compared with each other.
     """
+    if lineage.scout is not None and not lineage.scout.ended:
+        return _waits(
+            lineage.scout, [other.scout for other in lineages if other.scout is not None], options, generation
+        )
     patience = lineage.patience(options.patience)
-    alike = (other for other in lineages if other.ended and other.is_scout == lineage.is_scout)
+    alike = (other for other in lineages if other.ended and other.is_rough == lineage.is_rough)
     better = [other.moves for other in alike if other.value < lineage.value]
     return lineage.ended or lineage.moves >= max(generation, 1) * min([SLOW * patience, *better])
 
@@ -374,27 +409,43 @@ def _begin(
 
     The first are plain, as most tables are easy; each generation after them tries one stronger polish more.
     """
-    strength = 0 if landscape.is_tiny else min(generation - 1, len(landscape.stronger))
     wanted = min(ABREAST * 2 ** (generation - 1), MOST)
     room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
-    are_scouts = generation >= SCOUTS and not landscape.is_tiny and options.start is None
-    every = generation - SCOUTS + 2 if are_scouts else 1  # one of so many begins as usual
-    new = [Lineage(next(seeds), None, strength, i % every > 0, options.start) for i in range(room)]
+    new = [_new(i, generation, landscape, options, seeds) for i in range(room)]
     lineages += new
     return new or [lineage for lineage in lineages if not lineage.ended]
+
+
+def _new(i: int, generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]) -> Lineage:
+    """The lineage number i of a generation.
+
+    With moves or a start of the user's own it sees the table that they were made for.
+    """
+    is_plain = landscape.is_tiny or options.start is not None
+    strength = 0 if landscape.is_tiny else min(generation - 1, len(landscape.stronger))
+    every = generation - ROUGH + 2  # one of so many begins as usual
+    is_rough = generation >= ROUGH and not is_plain and i % every > 0
+    lineage = Lineage(next(seeds), None, strength, is_rough, options.start)
+    if generation < COARSE or is_plain or options.moves is not None or landscape.coarse is None:
+        return lineage
+    return Lineage(next(seeds), None, strength, scout=lineage)
 
 
 def _end_where_others_did(active: list[Lineage], lineages: list[Lineage]) -> None:
     """Lineages that have come to where one that tried as much ended will not go on from there, either.
 
-    What a scout has found goes on only if it is the best there is, and then others may not have tried as much.
+    One with a rough start has not tried moves; and what a scout has found goes on only if it is the best there is.
     """
+    scouts = [lineage.scout for lineage in lineages if lineage.scout is not None]
+    if scouts:
+        _end_where_others_did([lineage.scout for lineage in active if lineage.scout is not None], scouts)
     ended, best = [other for other in lineages if other.ended], min(lineage.value for lineage in lineages)
     for lineage in active:
-        if not lineage.ended and not lineage.is_scouting:
-            alike = [one for one in ended if one.strength >= lineage.strength and one.is_scout <= lineage.is_scout]
-            is_known = any(is_same(lineage.value, other.value) for other in alike)
-            lineage.ended = is_known or (lineage.is_scout and lineage.value > best + SAME * abs(best))
+        if not lineage.is_scouting:
+            tried = [one for one in ended if one.strength >= lineage.strength and one.is_hasty <= lineage.is_hasty]
+            is_known = any(is_same(lineage.value, other.value) for other in tried)
+            is_worse = lineage.scout is not None and lineage.value > best + SAME * abs(best)
+            lineage.ended = lineage.ended or is_known or is_worse
 
 
 def _cross(lineages: list[Lineage], stopped: list[Lineage], landscape: Landscape, allowed: float) -> None:
@@ -442,17 +493,16 @@ def _advance(
     """
 
     def advance(some: list[Lineage], steps: int | None = None) -> None:
-        # Steps of scouts are short: if they come last, no thread waits long for the others.
-        ordered = sorted(some, key=lambda lineage: lineage.is_scout)
-        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), ordered)
+        workers.map(lambda lineage: lineage.advance(landscape, moves, options.patience, steps), some)
 
     if allowed >= STRIDE * len(lineages):
         advance(lineages)
         return
     advance(lineages, 0)  # all begin, as they would in a whole stride
+    strides = [(lineage, lineage.stride, lineage.is_scouting) for lineage in lineages]
     for step in range(STRIDE):
-        active = [lineage for lineage in lineages if step < lineage.stride and not lineage.ended]
-        active = active[: max(int(allowed), 0)]
+        on_the_way = (one for one, stride, scouts in strides if step < stride and one.is_scouting == scouts)
+        active = [lineage for lineage in on_the_way if not lineage.ended][: max(int(allowed), 0)]
         advance(active, 1)
         allowed -= len(active)
 
