@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from madbayes.engine.blocks import Workers
 from madbayes.paper.result import RELATIVE_GAIN
 
-# Moves a lineage makes between two looks at the clock, at most.
-STRIDE = 8
+# Moves a lineage makes between two looks at the clock, at most; from a rough start each takes long.
+STRIDE, ROUGH_STRIDE = 8, 4
 # Lineages that go on side by side at first, and at most; each generation that did not decide the matter doubles them.
 ABREAST, MOST = 2, 16
 # A lineage that goes on for more than so many times its patience lets others begin before it goes on.
@@ -30,8 +30,8 @@ SLOW = 2
 SOON = 0.25
 # From this generation on, lineages begin in the coarse table, if there is one.
 COARSE = 2
-# From this one on, half of them begin with a rough start; then two of three, and so on.
-ROUGH = 3
+# In this one every second begins with a rough start, and later all but one of so many, if any has come so close.
+ROUGH, EVERY, CLOSE = 3, 8, 1.01
 # In a tiny table so many times as many lineages must agree: they cost next to nothing, and it has many local optima.
 CARE = 3
 # With fewer groups than this a lineage has the patience of this many: where there are none, most moves can do nothing.
@@ -221,15 +221,20 @@ class Lineage:
 
     @property
     def stride(self) -> int:
-        """Moves between two looks at the clock; from a rough start each takes long."""
+        """Moves between two looks at the clock."""
         if self.scout is not None and not self.scout.ended:
             return self.scout.stride
-        return 1 if self.is_rough else STRIDE
+        return ROUGH_STRIDE if self.is_rough else STRIDE
 
     @property
     def is_scouting(self) -> bool:
         """Whether its scout is still on the way."""
         return self.scout is not None and not self.scout.ended
+
+    @property
+    def began_roughly(self) -> bool:
+        """Whether it, or its scout, had a rough start."""
+        return (self.scout or self).is_rough
 
     @property
     def is_hasty(self) -> bool:
@@ -258,13 +263,12 @@ class Lineage:
     def _follow(
         self, scout: "Lineage", landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int | None
     ) -> None:
-        """Let the scout go on, and take over what it finds."""
+        """Let the scout go on, and take over where it begins and where it ends."""
         assert landscape.coarse is not None
-        before = scout.best
         scout.advance(landscape.coarse, moves, patience, steps)
         assert scout.best is not None
         self.moves, self.work = scout.moves, scout.work
-        found = landscape.taken_over(scout.best) if scout.best is not before else None
+        found = landscape.taken_over(scout.best) if self.best is None or scout.ended else None
         if found is not None and (self.best is None or is_lower(found, self.best)):
             self.best = found
             self.trace.append(found.value)
@@ -411,22 +415,29 @@ def _begin(
     """
     wanted = min(ABREAST * 2 ** (generation - 1), MOST)
     room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
-    new = [_new(i, generation, landscape, options, seeds) for i in range(room)]
+    every = _usual(lineages, generation, landscape, options)
+    new = [_new(i % every > 0, generation, landscape, options, seeds) for i in range(room)]
     lineages += new
     return new or [lineage for lineage in lineages if not lineage.ended]
 
 
-def _new(i: int, generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]) -> Lineage:
-    """The lineage number i of a generation.
+def _usual(lineages: list[Lineage], generation: int, landscape: Landscape, options: Search) -> int:
+    """One of so many new lineages begins as usual, the others with a rough start."""
+    if generation < ROUGH or landscape.is_tiny or options.start is not None:
+        return 1
+    if generation == ROUGH:
+        return 2
+    best = min(lineage.value for lineage in lineages)
+    is_close = any(lineage.value < CLOSE * best for lineage in lineages if lineage.began_roughly)
+    return EVERY if is_close else 1
 
-    With moves or a start of the user's own it sees the table that they were made for.
-    """
-    is_plain = landscape.is_tiny or options.start is not None
+
+def _new(is_rough: bool, generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]) -> Lineage:
+    """A lineage of a generation. With moves or a start of the user's own it sees the table that they were made for."""
     strength = 0 if landscape.is_tiny else min(generation - 1, len(landscape.stronger))
-    every = generation - ROUGH + 2  # one of so many begins as usual
-    is_rough = generation >= ROUGH and not is_plain and i % every > 0
     lineage = Lineage(next(seeds), None, strength, is_rough, options.start)
-    if generation < COARSE or is_plain or options.moves is not None or landscape.coarse is None:
+    is_plain = landscape.is_tiny or options.start is not None or options.moves is not None
+    if generation < COARSE or is_plain or landscape.coarse is None:
         return lineage
     return Lineage(next(seeds), None, strength, scout=lineage)
 
