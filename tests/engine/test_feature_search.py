@@ -15,6 +15,7 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_moves import feature_moves, leave_out
 from madbayes.engine.feature_search import (
     BASES,
+    SPARE,
     FeatureLandscape,
     all_bases,
     deletion_costs,
@@ -478,6 +479,52 @@ def test_other_bases_are_all_different():
     others = {rebased(solution, *basis).tobytes() for basis in all_bases(8)}
     assert len(others - {solution.groups.tobytes()}) == len(all_bases(8)) == BASES
     assert all_bases(1) == all_bases(0) == []
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_the_coarse_table_keeps_most_of_what_so_few_columns_can(is_weighted):
+    """Products of weighted rows are those of the best approximation of its rank, which a library computes."""
+    X, _ = linear_gaussian(60, 20, 4)
+    weights = np.random.default_rng(1).uniform(0.1, 2, size=60) if is_weighted else None
+    landscape = FeatureLandscape.of(X, 0.0, weights, K=4)
+    roots = np.sqrt(landscape.weights)[:, None]
+    U, s, _ = np.linalg.svd(roots * X, full_matrices=False)
+    best = (U[:, : 4 + SPARE] * s[: 4 + SPARE] ** 2) @ U[:, : 4 + SPARE].T
+    coarse = roots * landscape.coarse.table.X
+    assert coarse.shape == (60, 4 + SPARE)
+    assert_allclose(coarse @ coarse.T, best, atol=1e-9 * s[0] ** 2)
+    assert landscape.coarse.cost(3) == landscape.cost(3)
+    assert_array_equal(landscape.coarse.weights, landscape.weights)
+
+
+@given(seeds, st.booleans())
+def test_nothing_is_lost_in_the_coarse_table_if_the_rank_is_no_more(seed, is_weighted):
+    """All codes have the same error in both, so polishing ends at the same value, and so does what is taken over."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 3 + SPARE)) @ rng.normal(size=(3 + SPARE, 25))
+    weights = rng.uniform(0.1, 2, size=40) if is_weighted else None
+    landscape, Z = FeatureLandscape.of(X, 0.0, weights, K=3), rng.integers(2, size=(40, 3)).astype(np.uint8)
+    solution = landscape.coarse.polish(Z)
+    assert landscape.unit * solution.value == pytest.approx(landscape.polish(Z).value, rel=1e-9)
+    assert landscape.taken_over(solution).value <= landscape.unit * solution.value * (1 + 1e-9)
+
+
+@given(seeds)
+def test_what_is_taken_over_is_a_solution_of_the_table(seed):
+    X, _ = linear_gaussian(40, 15, 4, seed=seed)
+    landscape = FeatureLandscape.of(X, 0.0, K=4)
+    solution = landscape.coarse.start(np.random.default_rng(seed))
+    taken = landscape.taken_over(solution)
+    assert_valid(X, taken, 0.0)
+    assert taken.K == 4
+    assert taken.value <= error_of(X, solution.groups) * (1 + 1e-9)
+
+
+def test_there_is_a_coarse_table_only_for_many_columns_and_a_given_number():
+    X, _ = linear_gaussian(40, 4 + SPARE, 4)
+    assert FeatureLandscape.of(X, 0.0, K=4).coarse is None
+    assert FeatureLandscape.of(X, 0.0, K=3).coarse is not None
+    assert FeatureLandscape.of(X, 5.0, K=None).coarse is None
 
 
 def test_rough_starts_are_made_of_rows():

@@ -45,6 +45,7 @@ class Hills:
     hardest: dict = field(default_factory=dict)  # and a second one
     nearer: dict = field(default_factory=dict)  # and the one of what is nearly as good
     rough: int | None = None  # where lineages with a rough start begin
+    coarse: "Hills | None" = None  # the same places at other heights
     floor: float = -np.inf  # nothing is known to be lower than this
     began: int = 0
     bests: list = field(default_factory=list)  # that lineages had when they made a move
@@ -70,6 +71,9 @@ class Hills:
 
     def crossed(self, solution, other):
         return None
+
+    def taken_over(self, solution):
+        return self.polish(solution.groups)
 
     def polish_near(self, solution, best):
         self.bests.append(best)
@@ -97,6 +101,9 @@ def stay(landscape, solution, rng):
 
 
 MOVES = {"jump": jump, "stay": stay}
+# Places in which lineages of all kinds find something: rough ones and others, in the table and in a coarse one.
+ROUGHLY = {"rough": 9, "hardest": {9: 14, 14: 1, 1: 3}}
+SMOOTH = [5, 4, 3, 2, 2, 1, 1, 3, 5, 5, 5, 4, 4, 4, 3, 4]
 HEIGHTS = [5, 3, 4, 2, 6, 1, 7, 0, 9, 8, 9, 9, 9, 9, 5, 9]
 
 
@@ -153,9 +160,20 @@ def test_lineages_are_what_they_say(seed, agreement):
     assert len({lineage.seed for lineage in lineages}) == len(lineages)
 
 
-@given(st.integers(0, 2**16))
-def test_report_adds_the_lineages_up(seed):
-    lineages = run(Hills(HEIGHTS, list(range(16))), seed=seed, max_lineages=12)
+def hills_of(kind):
+    """With rough starts, with a coarse table, with both or neither."""
+    rough = ROUGHLY if "rough" in kind else {}
+    coarse = Hills(SMOOTH, list(range(16)), **rough) if "coarse" in kind else None
+    return Hills(HEIGHTS, list(range(16)), **rough, coarse=coarse)
+
+
+kinds_of_hills = st.sampled_from(["plain", "rough", "coarse", "rough and coarse"])
+
+
+@given(st.integers(0, 2**16), kinds_of_hills)
+def test_report_adds_the_lineages_up(seed, kind):
+    """Moves of scouts are moves of the lineages that they scout for."""
+    lineages = run(hills_of(kind), seed=seed, max_lineages=12, agreement=1000 if kind != "plain" else 4)
     told = report(lineages)
     assert told["lineages"] == len(lineages)
     assert told["moves"] == sum(lineage.moves for lineage in lineages)
@@ -165,9 +183,9 @@ def test_report_adds_the_lineages_up(seed):
         assert told["kept"].get(name, 0) == sum(lineage.kept[name] for lineage in lineages)
 
 
-@given(st.integers(0, 2**16))
-def test_the_same_lineages_for_any_number_of_threads(seed):
-    one, two = (known(run(Hills(HEIGHTS, list(range(16))), seed=seed, n_jobs=n_jobs)) for n_jobs in (1, 2))
+@given(st.integers(0, 2**16), kinds_of_hills)
+def test_the_same_lineages_for_any_number_of_threads(seed, kind):
+    one, two = (known(run(hills_of(kind), seed=seed, n_jobs=n_jobs, agreement=12)) for n_jobs in (1, 2))
     assert one == two
 
 
@@ -205,11 +223,11 @@ def test_it_ends_with_the_last_move_allowed(max_moves):
     assert known(one) == known(two)
 
 
-@given(st.integers(0, 2**16), st.integers(1, 30), st.sampled_from([{}, {"rough": 9, "hardest": {9: 14, 14: 1, 1: 3}}]))
-def test_what_a_budget_cut_short_is_made_again_by_its_number_of_moves(seed, looks, rough):
-    options = {"seed": seed, "agreement": 1000 if rough else 5, "max_lineages": None}
-    cut = run(Hills(HEIGHTS, list(range(16)), **rough), budget=Looks(looks), **options)
-    again = run(Hills(HEIGHTS, list(range(16)), **rough), max_moves=report(cut)["moves"], **options)
+@given(st.integers(0, 2**16), st.integers(1, 30), kinds_of_hills)
+def test_what_a_budget_cut_short_is_made_again_by_its_number_of_moves(seed, looks, kind):
+    options = {"seed": seed, "agreement": 5 if kind == "plain" else 1000, "max_lineages": None}
+    cut = run(hills_of(kind), budget=Looks(looks), **options)
+    again = run(hills_of(kind), max_moves=report(cut)["moves"], **options)
     assert known(again) == known(cut)
 
 
@@ -518,15 +536,67 @@ def test_without_a_rough_start_a_lineage_is_like_others():
     assert not lineages[0].is_rough
 
 
-@pytest.mark.parametrize(("max_lineages", "n_rough"), [(14, 4), (30, 4 + 10), (46, 4 + 10 + 12)])
+@pytest.mark.parametrize(("max_lineages", "n_rough"), [(14, 4), (30, 4 + 14), (46, 4 + 14 + 14)])
 def test_lineages_have_rough_starts_where_all_others_come_to_the_same(max_lineages, n_rough):
-    """Of 8 in the third generation every second one, of 16 in the next two of three, of 16 again three of four.
+    """Of 8 in the third generation every second one, of 16 in the next all but two.
 
     Nothing leads from the usual start to the bottom.
     """
     heights = [1, 9, 9, 9, 9, 0]
     lineages = run(Hills(heights, [0], rough=5), {"stay": stay}, max_lineages=max_lineages, agreement=1000)
     assert sorted(lineage.trace for lineage in lineages) == [[0.0]] * n_rough + [[1.0]] * (max_lineages - n_rough)
+
+
+@pytest.mark.parametrize(("height", "n_rough"), [(1.005, 4 + 14), (1.1, 4)])
+def test_rough_starts_go_on_only_if_one_has_come_close(height, n_rough):
+    heights = [1, 9, 9, 9, 9, height]
+    lineages = run(Hills(heights, [0], rough=5), {"stay": stay}, max_lineages=30, agreement=1000)
+    assert sum(lineage.began_roughly for lineage in lineages) == n_rough
+
+
+def test_a_lineage_begins_where_its_scout_ends():
+    """The scout sees other heights; what it finds counts by those of the table, and moves go on from there."""
+    coarse = Hills([5, 4, 3, 2, 1, 0, 9, 9], [0])
+    hills = Hills([2, 9, 9, 9, 9, 1, 9, 0], [0], coarse=coarse)
+    scout = Lineage(0)
+    lineage = Lineage(1, scout=scout, tried=scout.tried, kept=scout.kept)
+    lineage.advance(hills, {"stay": stay}, 4, 0)
+    assert (lineage.value, lineage.trace, lineage.is_scouting) == (1.0, [1.0], True)
+    while lineage.is_scouting:
+        lineage.advance(hills, {"stay": stay}, 4)
+    assert (scout.value, lineage.value, lineage.ended) == (0.0, 1.0, False)
+    assert (lineage.moves, scout.moves) == (scout.patience(4),) * 2
+    lineage.finish(hills, {"ahead": lambda landscape, solution, rng: solution.groups + 2}, 4)
+    assert lineage.trace == [1.0, 0.0]
+    assert lineage.kept == {"ahead": 1}
+    assert hills.began == 0
+
+
+@pytest.mark.parametrize(("height", "goes_on"), [(1.5, False), (0.5, True)])
+def test_what_a_scout_has_found_goes_on_only_if_it_is_the_best(height, goes_on):
+    other, scout = Lineage(0, at(0, 1.0)), Lineage(1, at(1, 0.0), ended=True)
+    lineage = Lineage(2, at(1, height), scout=scout)
+    _end_where_others_did([lineage], [other, lineage])
+    assert lineage.ended != goes_on
+    assert not other.ended
+
+
+def test_scouts_end_where_others_did():
+    """The lineage then begins there, and ends, as the other one has taken over the same."""
+    done, scout = Lineage(0, at(3, 1.0), ended=True), Lineage(1, at(3, 1.0))
+    lineages = [Lineage(2, at(4, 7.0), scout=done, ended=True), Lineage(3, at(5, 8.0), scout=scout)]
+    _end_where_others_did(lineages[1:], lineages)
+    assert scout.ended
+    assert lineages[1].ended
+
+
+@pytest.mark.parametrize("own", [{"moves": MOVES}, {"start": lambda *_: np.array([0])}, {}])
+def test_what_the_user_has_made_sees_the_table_itself(own):
+    hills = hills_of("rough and coarse")
+    options = Search(agreement=1000, max_lineages=12, **own)
+    lineages = search(hills, MOVES, options, seeds_from(), Workers(1))
+    assert any(lineage.scout is not None for lineage in lineages) == (not own)
+    assert (hills.coarse.began > 0) == (not own)
 
 
 def test_starts_of_ones_own_are_never_rough():

@@ -265,9 +265,10 @@ class Lineage:
     ) -> None:
         """Let the scout go on, and take over where it begins and where it ends."""
         assert landscape.coarse is not None
+        before = scout.moves, scout.work
         scout.advance(landscape.coarse, moves, patience, steps)
         assert scout.best is not None
-        self.moves, self.work = scout.moves, scout.work
+        self.moves, self.work = self.moves + scout.moves - before[0], self.work + scout.work - before[1]
         found = landscape.taken_over(scout.best) if self.best is None or scout.ended else None
         if found is not None and (self.best is None or is_lower(found, self.best)):
             self.best = found
@@ -428,7 +429,7 @@ def _usual(lineages: list[Lineage], generation: int, landscape: Landscape, optio
     if generation == ROUGH:
         return 2
     best = min(lineage.value for lineage in lineages)
-    is_close = any(lineage.value < CLOSE * best for lineage in lineages if lineage.began_roughly)
+    is_close = any(lineage.value <= CLOSE * best for lineage in lineages if lineage.began_roughly)
     return EVERY if is_close else 1
 
 
@@ -439,7 +440,7 @@ def _new(is_rough: bool, generation: int, landscape: Landscape, options: Search,
     is_plain = landscape.is_tiny or options.start is not None or options.moves is not None
     if generation < COARSE or is_plain or landscape.coarse is None:
         return lineage
-    return Lineage(next(seeds), None, strength, scout=lineage)
+    return Lineage(next(seeds), None, strength, scout=lineage, tried=lineage.tried, kept=lineage.kept)
 
 
 def _end_where_others_did(active: list[Lineage], lineages: list[Lineage]) -> None:
