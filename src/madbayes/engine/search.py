@@ -28,7 +28,7 @@ ABREAST, MOST = 2, 16
 SLOW = 2
 # A stronger polish that is to come soon comes after this share of the moves without success that a lineage ends after.
 SOON = 0.25
-# From this generation on, lineages begin in the coarse table, if there is one.
+# From this generation on, every second lineage begins in the coarse table, if there is one.
 COARSE = 2
 # In this one every second begins with a rough start, and later all but one of so many, if any has come so close.
 ROUGH, EVERY, CLOSE = 3, 8, 1.01
@@ -417,7 +417,9 @@ def _begin(
     wanted = min(ABREAST * 2 ** (generation - 1), MOST)
     room = int(min(wanted, max(0, _allowed(landscape, options) - len(lineages))))
     every = _usual(lineages, generation, landscape, options)
-    new = [_new(i % every > 0, generation, landscape, options, seeds) for i in range(room)]
+    # Of those that begin as usual, every second one has a scout: noise is explained better with all columns.
+    kinds = [(i % every > 0, i % every > 0 or i // every % 2 > 0) for i in range(room)]
+    new = [_new(*kind, generation, landscape, options, seeds) for kind in kinds]
     lineages += new
     return new or [lineage for lineage in lineages if not lineage.ended]
 
@@ -433,12 +435,14 @@ def _usual(lineages: list[Lineage], generation: int, landscape: Landscape, optio
     return EVERY if is_close else 1
 
 
-def _new(is_rough: bool, generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]) -> Lineage:
+def _new(
+    is_rough: bool, has_scout: bool, generation: int, landscape: Landscape, options: Search, seeds: Iterator[int]
+) -> Lineage:
     """A lineage of a generation. With moves or a start of the user's own it sees the table that they were made for."""
     strength = 0 if landscape.is_tiny else min(generation - 1, len(landscape.stronger))
     lineage = Lineage(next(seeds), None, strength, is_rough, options.start)
     is_plain = landscape.is_tiny or options.start is not None or options.moves is not None
-    if generation < COARSE or is_plain or landscape.coarse is None:
+    if generation < COARSE or is_plain or not has_scout or landscape.coarse is None:
         return lineage
     return Lineage(next(seeds), None, strength, scout=lineage, tried=lineage.tried, kept=lineage.kept)
 
