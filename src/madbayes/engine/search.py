@@ -247,16 +247,16 @@ class Lineage:
         if self.scout is not None and not self.scout.ended:
             self._follow(self.scout, landscape, moves, patience, steps)
         else:
-            self._go_on(landscape, moves, patience, self.stride if steps is None else steps)
+            self._go_on(landscape, moves, patience, steps)
         self.seconds += perf_counter() - began
 
-    def _go_on(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int) -> None:
+    def _go_on(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int | None) -> None:
         if self.best is None:
             self.best = self._begin(landscape)
         if not self.trace:
             self.trace.append(self.best.value)
             self.final = self.ended = landscape.is_final(self.best)
-        for _ in range(steps):
+        for _ in range(self.stride if steps is None else steps):
             if not self.ended:
                 self._move(landscape, moves, patience)
 
