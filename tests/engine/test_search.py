@@ -561,8 +561,8 @@ def test_a_lineage_begins_where_its_scout_ends():
     scout = Lineage(0)
     lineage = Lineage(1, scout=scout, tried=scout.tried, kept=scout.kept)
     lineage.advance(hills, {"stay": stay}, 4, 0)
-    assert (lineage.value, lineage.trace, lineage.is_scouting) == (1.0, [1.0], True)
-    while lineage.is_scouting:
+    assert (lineage.value, lineage.trace, lineage.scouting) == (1.0, [1.0], scout)
+    while lineage.scouting is not None:
         lineage.advance(hills, {"stay": stay}, 4)
     assert (scout.value, lineage.value, lineage.ended) == (0.0, 1.0, False)
     assert (lineage.moves, scout.moves) == (scout.patience(4),) * 2

@@ -2,9 +2,10 @@
 
 A *landscape* is a table with an objective: it makes starts and descends from given assignments to a local optimum. A
 *move* proposes other assignments. A *lineage* is a start and the moves kept since; it ends when no move has helped for
-a while. Lineages go on side by side; the best takes from others what is better there when they stop. The search ends
-when the best value was reached several times independently, when it is known that nothing is lower, or when the budget
-is spent. Budgets are counted in moves, so the same seed gives the same answer for any number of threads.
+a while. It may send a *scout* ahead, a lineage in a coarser table, and begin where that ends. Lineages go on side by
+side; the best takes from others what is better there when they stop. The search ends when the best value was reached
+several times independently, when it is known that nothing is lower, or when the budget is spent. Budgets are counted in
+moves, so the same seed gives the same answer for any number of threads.
 """
 
 from collections import Counter
@@ -149,7 +150,7 @@ class Search:
     ----------
     moves : dict of str to function, optional
         Moves by name, ``{**feature_moves, "mine": mine}`` for example; all there are for the kind of groups if not
-        given.
+        given. With moves of your own all lineages see all columns.
     start : function, optional
         Where lineages begin: assignments, made from the landscape and a random generator. By default the landscape's
         own, ``landscape.start``.
@@ -222,14 +223,14 @@ class Lineage:
     @property
     def stride(self) -> int:
         """Moves between two looks at the clock."""
-        if self.scout is not None and not self.scout.ended:
-            return self.scout.stride
+        if (scout := self.scouting) is not None:
+            return scout.stride
         return ROUGH_STRIDE if self.is_rough else STRIDE
 
     @property
-    def is_scouting(self) -> bool:
-        """Whether its scout is still on the way."""
-        return self.scout is not None and not self.scout.ended
+    def scouting(self) -> "Lineage | None":
+        """Its scout, if it has one that is still on the way."""
+        return None if self.scout is None or self.scout.ended else self.scout
 
     @property
     def began_roughly(self) -> bool:
@@ -244,8 +245,8 @@ class Lineage:
     def advance(self, landscape: Landscape, moves: Mapping[str, Move], patience: int, steps: int | None = None) -> None:
         """So many moves, a stride if not given; fewer only if it ends, or its scout."""
         began = perf_counter()
-        if self.scout is not None and not self.scout.ended:
-            self._follow(self.scout, landscape, moves, patience, steps)
+        if (scout := self.scouting) is not None:
+            self._follow(scout, landscape, moves, patience, steps)
         else:
             self._go_on(landscape, moves, patience, steps)
         self.seconds += perf_counter() - began
@@ -397,10 +398,8 @@ def _waits(lineage: Lineage, lineages: list[Lineage], options: Search, generatio
 
     Those with a rough start make few moves that take long, so they are compared with each other.
     """
-    if lineage.scout is not None and not lineage.scout.ended:
-        return _waits(
-            lineage.scout, [other.scout for other in lineages if other.scout is not None], options, generation
-        )
+    if (scout := lineage.scouting) is not None:
+        return _waits(scout, [other.scout for other in lineages if other.scout is not None], options, generation)
     patience = lineage.patience(options.patience)
     alike = (other for other in lineages if other.ended and other.is_rough == lineage.is_rough)
     better = [other.moves for other in alike if other.value < lineage.value]
@@ -457,7 +456,7 @@ def _end_where_others_did(active: list[Lineage], lineages: list[Lineage]) -> Non
         _end_where_others_did([lineage.scout for lineage in active if lineage.scout is not None], scouts)
     ended, best = [other for other in lineages if other.ended], min(lineage.value for lineage in lineages)
     for lineage in active:
-        if not lineage.is_scouting:
+        if lineage.scouting is None:
             tried = [one for one in ended if one.strength >= lineage.strength and one.is_hasty <= lineage.is_hasty]
             is_known = any(is_same(lineage.value, other.value) for other in tried)
             is_worse = lineage.scout is not None and lineage.value > best + SAME * abs(best)
@@ -515,9 +514,9 @@ def _advance(
         advance(lineages)
         return
     advance(lineages, 0)  # all begin, as they would in a whole stride
-    strides = [(lineage, lineage.stride, lineage.is_scouting) for lineage in lineages]
+    strides = [(lineage, lineage.stride, lineage.scouting) for lineage in lineages]
     for step in range(STRIDE):
-        on_the_way = (one for one, stride, scouts in strides if step < stride and one.is_scouting == scouts)
+        on_the_way = (one for one, stride, scout in strides if step < stride and one.scouting is scout)
         active = [lineage for lineage in on_the_way if not lineage.ended][: max(int(allowed), 0)]
         advance(active, 1)
         allowed -= len(active)
