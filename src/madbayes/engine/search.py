@@ -22,7 +22,7 @@ from madbayes.engine.blocks import Workers
 from madbayes.paper.result import RELATIVE_GAIN
 
 # Moves a lineage makes between two looks at the clock, at most; from a rough start each takes long.
-STRIDE, ROUGH_STRIDE = 8, 4
+STRIDE, ROUGH_STRIDE = 8, 1
 # Lineages that go on side by side at first, and at most; each generation that did not decide the matter doubles them.
 ABREAST, MOST = 2, 16
 # A lineage that goes on for more than so many times its patience lets others begin before it goes on.
