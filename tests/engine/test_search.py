@@ -5,7 +5,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -144,22 +144,6 @@ class Looks:
         assert share >= 0
 
 
-@given(st.integers(0, 2**16), st.integers(1, 4))
-def test_lineages_are_what_they_say(seed, agreement):
-    lineages = run(Hills(HEIGHTS, list(range(16))), seed=seed, agreement=agreement)
-    values = [lineage.value for lineage in lineages]
-    assert values == sorted(values)
-    for lineage in lineages:
-        assert lineage.value == HEIGHTS[lineage.best.groups[0]] == lineage.trace[-1]
-        assert all(after < before for before, after in zip(lineage.trace, lineage.trace[1:], strict=False))
-        assert lineage.moves == sum(lineage.tried.values())
-        assert len(lineage.trace) == 1 + sum(lineage.kept.values())
-        assert lineage.kept["stay"] == 0
-        assert all(lineage.kept[name] <= lineage.tried[name] for name in lineage.kept)
-        assert lineage.seconds > 0
-    assert len({lineage.seed for lineage in lineages}) == len(lineages)
-
-
 def hills_of(kind):
     """With rough starts, with a coarse table, with both or neither."""
     rough = ROUGHLY if "rough" in kind else {}
@@ -168,6 +152,23 @@ def hills_of(kind):
 
 
 kinds_of_hills = st.sampled_from(["plain", "rough", "coarse", "rough and coarse"])
+
+
+@given(st.integers(0, 2**16), st.integers(1, 15), kinds_of_hills)
+def test_lineages_are_what_they_say(seed, agreement, kind):
+    """What scouts keep is lower in their own table, and does not show in the trace."""
+    lineages = run(hills_of(kind), seed=seed, agreement=agreement)
+    values = [lineage.value for lineage in lineages]
+    assert values == sorted(values)
+    for lineage in lineages:
+        assert lineage.value == HEIGHTS[lineage.best.groups[0]] == lineage.trace[-1]
+        assert all(after < before for before, after in zip(lineage.trace, lineage.trace[1:], strict=False))
+        assert lineage.moves == sum(lineage.tried.values())
+        assert lineage.scout is not None or len(lineage.trace) == 1 + sum(lineage.kept.values())
+        assert lineage.kept["stay"] == 0
+        assert all(lineage.kept[name] <= lineage.tried[name] for name in lineage.kept)
+        assert lineage.seconds > 0
+    assert len({lineage.seed for lineage in lineages}) == len(lineages)
 
 
 @given(st.integers(0, 2**16), kinds_of_hills)
@@ -223,6 +224,7 @@ def test_it_ends_with_the_last_move_allowed(max_moves):
     assert known(one) == known(two)
 
 
+@example(0, 7, "rough and coarse")
 @given(st.integers(0, 2**16), st.integers(1, 30), kinds_of_hills)
 def test_what_a_budget_cut_short_is_made_again_by_its_number_of_moves(seed, looks, kind):
     options = {"seed": seed, "agreement": 5 if kind == "plain" else 1000, "max_lineages": None}
@@ -528,6 +530,30 @@ def test_lineages_wait_for_better_ones_of_their_kind(is_rough):
     assert _waits(lineage, [better, lineage], Search(), 1) != is_rough
 
 
+def test_lineages_do_not_wait_for_those_whose_scouts_were_rough():
+    rough = Lineage(0, at(0, 1.02), 2, scout=Lineage(1, at(0, 1.0), is_rough=True, ended=True), moves=2, ended=True)
+    best, usual = Lineage(2, at(1, 1.0), moves=50, ended=True), Lineage(3, at(2, 1.05), moves=8)
+    assert not _waits(usual, [rough, best, usual], Search(), 3)
+
+
+@pytest.mark.parametrize("kind", ["coarse", "rough and coarse"])
+@pytest.mark.parametrize("after", [30, 100, 200, 300])
+def test_moves_that_scouts_made_before_an_interrupt_are_counted(kind, after):
+    """Crossing and all stronger polishes are among those tried."""
+    made, hills = [0], hills_of(kind)
+
+    def interrupting(landscape, solution, rng):
+        made[0] += 1
+        if made[0] == after:
+            raise KeyboardInterrupt
+        return jump(landscape, solution, rng)
+
+    lineages = run(hills, {"interrupting": interrupting}, agreement=1000, budget=Looks(10**6))
+    told = report(lineages)
+    assert made[0] == after
+    assert told["moves"] == sum(told["tried"].values())
+
+
 def test_without_a_rough_start_a_lineage_is_like_others():
     lineages = [Lineage(0, strength=2, is_rough=is_rough) for is_rough in (True, False)]
     for lineage in lineages:
@@ -582,7 +608,7 @@ def test_what_a_scout_has_found_goes_on_only_if_it_is_the_best(height, goes_on):
 
 
 def test_scouts_end_where_others_did():
-    """The lineage then begins there, and ends, as the other one has taken over the same."""
+    """The lineage ends with it if it is not the best: the other one has taken over the same."""
     done, scout = Lineage(0, at(3, 1.0), ended=True), Lineage(1, at(3, 1.0))
     lineages = [Lineage(2, at(4, 7.0), scout=done, ended=True), Lineage(3, at(5, 8.0), scout=scout)]
     _end_where_others_did(lineages[1:], lineages)

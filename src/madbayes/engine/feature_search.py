@@ -20,7 +20,7 @@ from madbayes.model.likelihoods import Weights, gram_inverse
 from madbayes.paper.features import JOINT_LIMIT
 from madbayes.paper.result import RELATIVE_GAIN, ROUNDING, Result
 
-# Branch and bound for the code of a row gives up after this many nodes; that is seldom reached near a good solution.
+# Branch and bound for a code of more than a few bits gives up after this many nodes; near a good solution seldom.
 NODE_LIMIT = 100
 # Iterations of a polish, which seldom takes more than twenty.
 MAX_ITER = 100

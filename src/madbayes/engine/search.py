@@ -200,7 +200,7 @@ class Lineage:
     strength: int = 0  # stronger polishes that it tries, in turn, before it ends
     is_rough: bool = False  # whether to begin with a rough start, if there is one
     start: Start | None = None  # where to begin; where the landscape says if there is none
-    scout: "Lineage | None" = None  # goes on in the coarse table; this one begins where that ends
+    scout: "Lineage | None" = None  # goes on in the coarse table; this one takes over where it begins and ends
     trace: list[float] = field(default_factory=list)
     moves: int = 0
     work: float = 0.0  # operations of all moves, about
@@ -266,12 +266,23 @@ class Lineage:
     ) -> None:
         """Let the scout go on, and take over where it begins and where it ends."""
         assert landscape.coarse is not None
-        before = scout.moves, scout.work
-        scout.advance(landscape.coarse, moves, patience, steps)
+        if self.best is None:
+            scout.advance(landscape.coarse, moves, patience, 0)
+            self._take_over(scout, landscape)
+        if self.ended or self.scouting is None:
+            return
+        moves_before, work_before = scout.moves, scout.work
+        try:
+            scout.advance(landscape.coarse, moves, patience, steps)
+        finally:  # what was made counts even if it was interrupted
+            self.moves, self.work = self.moves + scout.moves - moves_before, self.work + scout.work - work_before
+        if scout.ended:
+            self._take_over(scout, landscape)
+
+    def _take_over(self, scout: "Lineage", landscape: Landscape) -> None:
         assert scout.best is not None
-        self.moves, self.work = self.moves + scout.moves - before[0], self.work + scout.work - before[1]
-        found = landscape.taken_over(scout.best) if self.best is None or scout.ended else None
-        if found is not None and (self.best is None or is_lower(found, self.best)):
+        found = landscape.taken_over(scout.best)
+        if self.best is None or is_lower(found, self.best):
             self.best = found
             self.trace.append(found.value)
             self.final = self.ended = landscape.is_final(found)
@@ -368,11 +379,11 @@ def search(
     lineages = [Lineage(next(seeds), solution) for solution in given]
     generation = 0
     while True:
-        active = [lineage for lineage in lineages if not _waits(lineage, lineages, options, generation)]
-        if not active:
-            generation += 1
-            active = _begin(lineages, generation, landscape, options, seeds)
         try:
+            active = [lineage for lineage in lineages if not _waits(lineage, lineages, options, generation)]
+            if not active:
+                generation += 1
+                active = _begin(lineages, generation, landscape, options, seeds)
             _advance(active, landscape, moves, options, workers, _moves_left(lineages, options))
             _end_where_others_did(active, lineages)
             stopped = [lineage for lineage in active if _waits(lineage, lineages, options, generation)]
@@ -401,7 +412,7 @@ def _waits(lineage: Lineage, lineages: list[Lineage], options: Search, generatio
     if (scout := lineage.scouting) is not None:
         return _waits(scout, [other.scout for other in lineages if other.scout is not None], options, generation)
     patience = lineage.patience(options.patience)
-    alike = (other for other in lineages if other.ended and other.is_rough == lineage.is_rough)
+    alike = (other for other in lineages if other.ended and other.began_roughly == lineage.began_roughly)
     better = [other.moves for other in alike if other.value < lineage.value]
     return lineage.ended or lineage.moves >= max(generation, 1) * min([SLOW * patience, *better])
 
@@ -450,6 +461,7 @@ def _end_where_others_did(active: list[Lineage], lineages: list[Lineage]) -> Non
     """Lineages that have come to where one that tried as much ended will not go on from there, either.
 
     One with a rough start has not tried moves; and what a scout has found goes on only if it is the best there is.
+    Where a scout ends because another one did, nothing is taken over: that was done for the other.
     """
     scouts = [lineage.scout for lineage in lineages if lineage.scout is not None]
     if scouts:

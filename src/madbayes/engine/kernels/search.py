@@ -333,7 +333,7 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
         if moving:
             moving, changed = changed > 0, 1
             continue
-        # Flips of one or two bits first; once they change nothing, branch and bound.
+        # Flips of one or two bits first; once they change nothing, all codes, or branch and bound.
         exact, changed = changed == 0, changed + (not exact)
     if moving or changed:
         fit_run(X, weights, Z, A, used, scratch)
