@@ -530,10 +530,11 @@ def test_lineages_wait_for_better_ones_of_their_kind(is_rough):
     assert _waits(lineage, [better, lineage], Search(), 1) != is_rough
 
 
-def test_lineages_do_not_wait_for_those_whose_scouts_were_rough():
+def test_lineages_wait_for_better_ones_whose_scouts_were_rough():
     rough = Lineage(0, at(0, 1.02), 2, scout=Lineage(1, at(0, 1.0), is_rough=True, ended=True), moves=2, ended=True)
-    best, usual = Lineage(2, at(1, 1.0), moves=50, ended=True), Lineage(3, at(2, 1.05), moves=8)
-    assert not _waits(usual, [rough, best, usual], Search(), 3)
+    for value, waits in ((1.05, True), (1.01, False)):
+        usual = Lineage(2, at(2, value), moves=8)
+        assert _waits(usual, [rough, usual], Search(), 3) == waits
 
 
 @pytest.mark.parametrize("kind", ["coarse", "rough and coarse"])

@@ -407,12 +407,13 @@ def search(
 def _waits(lineage: Lineage, lineages: list[Lineage], options: Search, generation: int) -> bool:
     """Whether a lineage has had its share for now: it has ended, or is slow, or slower than a better one was.
 
-    Those with a rough start make few moves that take long, so they are compared with each other.
+    Those with a rough start make few moves that take long, so they are compared with each other. Those that scouts were
+    sent for are compared with all: where a rough scout has led to better, others soon let new ones begin.
     """
     if (scout := lineage.scouting) is not None:
         return _waits(scout, [other.scout for other in lineages if other.scout is not None], options, generation)
     patience = lineage.patience(options.patience)
-    alike = (other for other in lineages if other.ended and other.began_roughly == lineage.began_roughly)
+    alike = (other for other in lineages if other.ended and other.is_rough == lineage.is_rough)
     better = [other.moves for other in alike if other.value < lineage.value]
     return lineage.ended or lineage.moves >= max(generation, 1) * min([SLOW * patience, *better])
 
