@@ -45,9 +45,8 @@ def test_the_best_of_all_ways_to_do_without_a_feature(seed, gone):
         assert_array_equal(few, many)
 
 
-def test_of_many_others_the_best_alone_are_paired(monkeypatch):
+def test_of_many_others_the_best_alone_are_paired():
     X, weights, Z = table(7)
-    monkeypatch.setattr("madbayes.engine.reductions.PARTNERS", 2)
     alone = {}
     for j in range(1, 5):
         new = Z.copy()
@@ -56,7 +55,7 @@ def test_of_many_others_the_best_alone_are_paired(monkeypatch):
     first, second = sorted(alone, key=lambda j: alone[j])[:2]
     pair = Z.copy()
     pair[:, [first, second]] |= Z[:, [0]]
-    found = reductions(X, weights, Z, np.array([0]), most=1000)
+    found = reductions(X, weights, Z, np.array([0]), most=1000, n_partners=2)
     assert len(found) == 1 + 4 + 1
     assert any(np.array_equal(new, pair[:, 1:]) for new in found)
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.search import WORK, Landscape, Lineage, Move, Solution, is_same
+from madbayes.engine.search import WORK, Landscape, Lineage, Move, Solution
 
 
 class PathLandscape(Landscape, Protocol):
@@ -48,35 +48,53 @@ class Watch:
         raise
 
 
+# Moves without success for each group, before a lineage ends.
+PATIENCE = 1
+# Numbers up to this one have starts of their own at once: beyond, they cost much and are seldom better.
+MAX_FRESH = 6
+# Lineages of moves alone, which are cheap, begin so many at once.
+ABREAST = 2
+# Solutions that are kept for each number of groups: the best for the next number may come of the second best for this.
+WIDTH = 4
+# Those in which each group differs from one of another solution in no more than this share of all rows are alike.
+ALIKE = 0.1
+# Operations after which no other way to go on is tried, and after which those that have paid end, too.
+ENOUGH, MOST = 0.9 * WORK, 2.0 * WORK
+# A way pays if errors fall by so much in sum, as shares of what they were, when it is gone along the whole path.
+PAYS = 1e-3
+
+
 class Effort(NamedTuple):
     """How hard to look for each number of groups."""
 
     length: int = 1  # moves of a lineage for each group
     again: bool = True  # whether to have second looks
-    n_fresh: int = 1  # starts of their own, for the smaller numbers
+    work: float = ENOUGH  # operations after which these end, the first way down apart
     n_null: int = 8  # groupless tables to compare with, at most
 
 
+# How hard to look where the path itself is asked for, and not only how many groups there are.
+THOROUGH_EFFORT = Effort(work=MOST)
 # How hard to look beyond the length of a path, and for groups where there are none: where that matters, with care.
-QUICK_EFFORT = Effort(again=False, n_fresh=0)
+QUICK_EFFORT = Effort(again=False)
 CAREFUL_EFFORT = QUICK_EFFORT._replace(length=3)
-# Moves without success for each group, before a lineage ends.
-PATIENCE = 1
-# Numbers up to this one have starts of their own: beyond, they cost much and are seldom better than neighbours'.
-MAX_FRESH = 6
-# The largest number of groups has so many in any case: the way down from it is better than the way up.
-TOP = 1
-# Solutions that are kept for each number of groups: the best for the next number may come of the second best for this.
-WIDTH = 4
-# Those in which each group differs from one of another solution in no more than this share of all rows are alike.
-ALIKE = 0.1
-# A proposal that is worse than the best by more than this factor is not followed.
-NEAR = 1.01
-# After a way along the path that lowers no error by more than this share, the largest and the smaller numbers have
-# other starts.
-GAIN = 1e-3
-# Operations after which second looks end, the first way down apart.
-ENOUGH = 0.6 * WORK
+
+
+# What groups of other solutions, which have more of them, lead to from a solution.
+Borrow = Callable[[Any, Solution, Sequence[Solution]], Solution]
+
+
+class Ways(NamedTuple):
+    """How to go on from what is known of a number of groups.
+
+    "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "coarse" is such a
+    one in the coarse table, "fresh" begins there from a start of its own; "borrow" takes groups of solutions that have
+    more of them.
+    """
+
+    first: tuple[str, ...] = ("stronger",)  # on the first way down, one after the other
+    later: tuple[str, ...] = ("stronger",)  # then the one that has paid most, along the whole path each time
+    borrow: Borrow | None = None
 
 
 def solve_path(
@@ -88,6 +106,7 @@ def solve_path(
     rng: np.random.Generator,
     workers: Workers,
     rounds: int = 2,
+    ways: Ways = Ways(),  # noqa: B008 - it has no state
     before: Sequence[Solution] = (),
     first: int = 0,
     is_over: Callable[[], bool] = lambda: False,
@@ -98,12 +117,12 @@ def solve_path(
     With ``first`` groups in place of the smallest number, if that is more.
 
     Upwards, each number of groups is searched from its smaller neighbour. Where there are second looks, that way is
-    without any search at first; then the largest number is searched for from starts of its own, and in rounds all
-    others, down from what is known of their larger neighbours and up from the smaller ones, until the work is enough. A
-    path that was found ``before`` is gone on with. On KeyboardInterrupt, ``interrupt`` is called with the number of
-    solutions: it raises again, or they are kept.
+    without any search at first; then the largest number is searched for from a start of its own, and in rounds all
+    others, down from what is known of their larger neighbours and up from the smaller ones, in several ``ways``, as
+    long as these pay and the work is not enough. A path that was found ``before`` is gone on with. On
+    KeyboardInterrupt, ``interrupt`` is called with the number of solutions: it raises again, or they are kept.
     """
-    climb = Climb(landscape, moves, effort, rng, workers, is_over, pools=[[solution] for solution in before])
+    climb = Climb(landscape, moves, effort, rng, workers, ways, is_over, [[solution] for solution in before])
     try:
         climb.begin(first)
         climb.upwards(most)
@@ -126,9 +145,11 @@ class Climb:
     effort: Effort
     rng: np.random.Generator
     workers: Workers
-    is_over: Callable[[], bool] = lambda: False
-    pools: list[list[Solution]] = field(default_factory=list)  # for each number some solutions, the best first
-    visited: set[tuple[int, int, float]] = field(default_factory=set)  # numbers, from where, and the error there
+    ways: Ways
+    is_over: Callable[[], bool]
+    pools: list[list[Solution]]  # for each number some solutions, the best first
+    landscapes: dict[int, PathLandscape] = field(default_factory=dict)  # for each number of groups
+    tried: set[tuple[int, str | int, float]] = field(default_factory=set)  # places, what was tried, errors there
     work: float = 0.0
 
     @property
@@ -140,7 +161,7 @@ class Climb:
         """The first number of groups."""
         simplest = self.landscape.simplest()
         if not self.pools and first > simplest.K:
-            self.pools.append(self.improved(self.landscape.with_K(first), [], n_fresh=1))
+            self.pools.append(self.improved(self.landscape.with_K(first), n_fresh=1))
         elif not self.pools:
             self.pools.append([simplest])
 
@@ -158,49 +179,81 @@ class Climb:
             last = found[0]
 
     def look_again(self, rounds: int) -> None:
-        """Down from the largest number and up in turn, until the work is enough.
+        """Down from the largest number, then up and down in the way that has paid most, until the work is enough.
 
-        The first way down, which helps most, is whole. On that, and after a way that has brought nothing, the largest
-        and the smaller numbers begin from starts of their own, too.
+        The first way down, which helps most, is whole; the largest and the smaller numbers begin from starts of their
+        own, too.
         """
-        down, up = range(len(self.pools) - 2, 0, -1), range(1, len(self.pools))
-        stuck = True
-        for n in range(rounds if len(self.pools) > 1 else 0):
-            if stuck:
-                self.take_in(len(self.pools) - 1, [], TOP)
-            before = self.solutions
-            n_fresh = self.effort.n_fresh if stuck else 0
-            self.sweep(*((up, -1) if n % 2 else (down, 1)), ENOUGH if n else np.inf, n_fresh)
-            pairs = zip(self.solutions, before, strict=True)
-            stuck = not any(now.value < (1 - GAIN) * then.value for now, then in pairs)
-            if self.work > ENOUGH or self.is_over():
+        last = len(self.pools) - 1
+        if not rounds or not last:
+            return
+        self.keep(last, self.improved(self.at(last), n_fresh=1))
+        down, up = range(last, 0, -1), range(1, last + 1)
+        self.go_along(down[1:], self.ways.first, np.inf, MAX_FRESH)
+        gains = dict.fromkeys(self.ways.later, np.inf)
+        for n in range(1, rounds):
+            way = max(gains, key=lambda way: gains[way])
+            is_new = np.isinf(gains[way])
+            limit = min(ENOUGH, self.effort.work) if is_new else self.effort.work
+            if gains[way] < PAYS or self.work > limit or self.is_over():
                 return
+            gain = self.go_along(up if n % 2 else down, (way,), limit)
+            gains[way] = gain if is_new else (gains[way] + gain) / 2  # chance takes part in it
 
-    def sweep(self, numbers: range, step: int, limit: float, n_fresh: int = 0) -> None:
-        """Numbers of groups by their places, each from the neighbour a step away, while the work is less than this.
+    def go_along(self, numbers: range, ways: Sequence[str], limit: float, n_fresh: int = 0) -> float:
+        """Numbers by their places, each from its neighbour and in some ways, while the work is less than this.
 
-        The smaller ones from so many starts of their own, too.
+        Up to so many groups, from starts of their own, too. Returns the sum of the shares by which errors fell.
         """
+        before = self.solutions
         for i in numbers:
             if self.work > limit or self.is_over():
-                return
-            self.visit(i, i + step, n_fresh if self.pools[i][0].K <= MAX_FRESH else 0)
+                break
+            if i - numbers.step < len(self.pools):
+                self.visit(i, i - numbers.step)
+            if n_fresh >= self.pools[i][0].K:
+                self.keep(i, self.improved(self.at(i), n_fresh=1))
+            for way in ways:
+                self.keep(i, self.followed(way, i))
+        pairs = zip(self.solutions, before, strict=True)
+        return sum(1 - now.value / then.value for now, then in pairs if then.value > 0)
 
-    def visit(self, i: int, source: int, n_fresh: int) -> None:
-        """What leads from all that is known of a neighbour to a number of groups."""
-        here = self.landscape.with_K(self.pools[i][0].K)
-        proposals: list[NDArray] = []
-        for solution in self.pools[source]:
-            if (i, source, solution.value) not in self.visited:
-                self.visited.add((i, source, solution.value))
-                proposals += here.shrunk(solution) if source > i else here.grown(solution, self.rng)
-        self.take_in(i, self.polished(here, proposals), n_fresh)
+    def at(self, i: int) -> PathLandscape:
+        """The landscape of a number of groups, by its place."""
+        K = self.pools[i][0].K
+        return self.landscapes.setdefault(K, self.landscape.with_K(K))
 
-    def take_in(self, i: int, found: list[Solution], n_fresh: int) -> None:
-        """Keep solutions if they are among the best, and where lineages lead from the best new one and from starts."""
-        known, here = self.pools[i], self.landscape.with_K(self.pools[i][0].K)
-        new = [one for one in found if all(_is_other(one, other) for other in known)]
-        found = [*found, *self.improved(here, _best(new)[:1], n_fresh)]
+    def visit(self, i: int, neighbour: int) -> None:
+        """What leads to a number of groups from all that is new of a neighbour."""
+        here, proposals = self.at(i), list[NDArray]()
+        for solution in self.pools[neighbour]:
+            if self.is_untried(i, neighbour, solution):
+                proposals += here.shrunk(solution) if neighbour > i else here.grown(solution, self.rng)
+        self.keep(i, self.polished(here, proposals))
+
+    def followed(self, way: str, i: int) -> list[Solution]:
+        """Where a way leads from what is known of a number, if there is anything left to explain."""
+        here, best = self.at(i), self.pools[i][:1]
+        if here.is_exact(best[0]):
+            return []
+        if way == "borrow":
+            return self.borrowed(here, i)
+        if way == "fresh":
+            return self.improved(here, n_fresh=1, is_coarse=True)
+        if way == "moves":
+            return self.improved(here, ABREAST * best, is_strong=False)
+        return self.improved(here, best, is_coarse=way == "coarse")
+
+    def is_untried(self, i: int, way: str | int, solution: Solution) -> bool:
+        """Whether borrowing, or a neighbour's solution, has not led on from there; it is about to."""
+        key = (i, way, solution.value)
+        is_new = key not in self.tried
+        self.tried.add(key)
+        return is_new
+
+    def keep(self, i: int, found: list[Solution]) -> None:
+        """Keep solutions if they are among the best."""
+        known = self.pools[i]
         self.pools[i] = _best([*known, *(one for one in found if one.K == known[0].K)])
 
     def polished(self, here: PathLandscape, proposals: list[NDArray]) -> list[Solution]:
@@ -209,17 +262,41 @@ class Climb:
         self.work += sum(one.passes * here.cost(one.K) for one in found)
         return list(found)
 
-    def improved(self, here: PathLandscape, starts: list[Solution], n_fresh: int = 0) -> list[Solution]:
-        """Where lineages end from the starts given, and some with starts of their own; the best first."""
-        seeds = [int(seed) for seed in self.rng.integers(2**31, size=len(starts) + n_fresh)]
-        strength = 0 if here.is_tiny else 1  # where rows are few, and the second one, are dear beside the rest
-        begun = [*starts, *[None] * n_fresh]
-        lineages = [Lineage(seed, start, strength) for seed, start in zip(seeds, begun, strict=True)]
-        self.workers.map(lambda lineage: self.lead(lineage, here), lineages)
-        self.work += sum(lineage.work for lineage in lineages)
-        return _best([lineage.best for lineage in lineages if lineage.best is not None])
+    def borrowed(self, here: PathLandscape, i: int) -> list[Solution]:
+        """What groups of solutions that have more of them lead to, from all that is known of a number."""
+        borrow, larger = self.ways.borrow, self.solutions[i + 1 :]
+        if borrow is None or not larger:
+            return []
+        starts = [one for one in self.pools[i] if self.is_untried(i, "borrow", one)]
+        found = self.workers.map(lambda start: borrow(here, start, larger), starts)
+        self.work += sum(one.passes * here.cost(one.K) for one in found)
+        return list(found)
 
-    def lead(self, lineage: Lineage, here: PathLandscape) -> None:
+    def improved(
+        self,
+        here: PathLandscape,
+        starts: Sequence[Solution] = (),
+        n_fresh: int = 0,
+        is_strong: bool = True,
+        is_coarse: bool = False,
+    ) -> list[Solution]:
+        """Where lineages end from the starts given, and some with starts of their own; the best first.
+
+        With a stronger polish or without, and in the coarse table if that is wanted and there is one.
+        """
+        there = here.coarse if is_coarse else None
+        begun: list[Solution | None] = [*starts, *[None] * n_fresh]
+        if there is not None:
+            begun = [None if start is None else there.polish(start.groups) for start in begun]
+        seeds = [int(seed) for seed in self.rng.integers(2**31, size=len(begun))]
+        strength = int(is_strong and not here.is_tiny)  # where rows are few, it is dear beside the rest
+        lineages = [Lineage(seed, start, strength) for seed, start in zip(seeds, begun, strict=True)]
+        self.workers.map(lambda lineage: self.lead(lineage, there or here), lineages)
+        self.work += sum(lineage.work for lineage in lineages)
+        found = [lineage.best for lineage in lineages if lineage.best is not None]
+        return _best(found if there is None else [here.taken_over(one) for one in found])
+
+    def lead(self, lineage: Lineage, here: Landscape) -> None:
         """Let a lineage go on for a while."""
         lineage.advance(here, self.moves, PATIENCE, 0)  # it makes as many moves as suit the groups it begins with
         lineage.advance(here, self.moves, PATIENCE, self.effort.length * lineage.patience(PATIENCE))
@@ -241,8 +318,13 @@ def _best(solutions: list[Solution]) -> list[Solution]:
 def _is_alike(solution: Solution, other: Solution) -> bool:
     """Whether each group of either has hardly other rows than one of the other solution."""
     Z, others = memberships(solution), memberships(other)
-    different = Z.sum(axis=0)[:, None] + others.sum(axis=0) - 2 * Z.T @ others
+    different = differences(Z, others)
     return all((different.min(axis=axis, initial=np.inf) <= ALIKE * len(Z)).all() for axis in (0, 1))
+
+
+def differences(Z: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The number of rows in which each column of one differs from each column of the other."""
+    return np.asarray(Z.sum(axis=0)[:, None] + others.sum(axis=0) - 2 * Z.T @ others)
 
 
 def memberships(solution: Solution) -> NDArray[np.float64]:
@@ -250,8 +332,3 @@ def memberships(solution: Solution) -> NDArray[np.float64]:
     if solution.groups.ndim == 2:
         return solution.groups.astype(np.float64)
     return (solution.groups[:, None] == np.arange(solution.K)).astype(np.float64)
-
-
-def _is_other(found: Solution, solution: Solution) -> bool:
-    """Whether this is another solution, and not much worse."""
-    return not is_same(found.value, solution.value) and found.value < NEAR * solution.value

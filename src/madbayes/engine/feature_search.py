@@ -40,6 +40,8 @@ JOINT_PASS, COLLAPSED_PASS = 6, 2
 WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 300
 # Other bases that are tried where nothing else helps, all there are of up to eight features.
 BASES = 168
+# A glance at where an allocation leads takes so many iterations.
+GLANCE = 4
 # For one feature less, so many of the cheapest may go, so many of the best allocations are tried, and so many kept.
 GONE, REDUCTIONS, SHRUNK = 16, 16, 4
 # The coarse table has so many more columns than there are features.
@@ -276,7 +278,13 @@ class FeatureLandscape:
             solution = more
         return solution
 
-    def descend(self, groups: NDArray, node_limit: int | None = None, momentum: float = 0.0) -> Solution:
+    def glance(self, groups: NDArray) -> Solution:
+        """About where an allocation leads."""
+        return self.descend(groups, node_limit=0, max_iter=GLANCE)
+
+    def descend(
+        self, groups: NDArray, node_limit: int | None = None, momentum: float = 0.0, max_iter: int = MAX_ITER
+    ) -> Solution:
         """Best codes and least squares in turn until nothing changes; momentum may end anywhere, and elsewhere."""
         from madbayes.engine import kernels
 
@@ -296,7 +304,7 @@ class FeatureLandscape:
             K,
             RELATIVE_GAIN,
             nodes,
-            MAX_ITER,
+            max_iter,
             momentum,
             self.is_far,
             scratch,
@@ -329,7 +337,7 @@ class FeatureLandscape:
         """Allocations without one of the cheapest features, whose rows may have one or two others instead."""
         gone = deletion_costs(self, solution).argsort()[:GONE]
         proposals = reductions(self.table.X, self.weights, solution.groups, gone, REDUCTIONS)
-        found = sorted((self.descend(Z, node_limit=0) for Z in proposals), key=lambda one: one.value)
+        found = sorted(map(self.glance, proposals), key=lambda one: one.value)
         return [one.groups for one in found[:SHRUNK]]
 
     def polish_near(self, solution: Solution, best: float) -> Solution:

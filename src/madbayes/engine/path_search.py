@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.climb import CAREFUL_EFFORT, QUICK_EFFORT, Effort, Watch, memberships, solve_path
+from madbayes.engine.borrowing import borrowed
+from madbayes.engine.climb import CAREFUL_EFFORT, QUICK_EFFORT, Effort, Watch, Ways, memberships, solve_path
 from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
@@ -34,11 +35,18 @@ class Kind(NamedTuple):
     landscape: Callable[..., Any]  # of a table, a penalty and weights
     moves: Mapping[str, Move]
     most: Callable[[int, int], int] = most_clusters  # groups that may be chosen, and one more
-    rounds: int = 2  # ways along a path for second looks, at most
+    rounds: int = 2  # times down or up the path for second looks, at most
+    ways: Ways = Ways()
 
 
 CLUSTERS = Kind(ClusterLandscape.of, cluster_moves)
-FEATURES = Kind(FeatureLandscape.of, feature_moves, most_features, rounds=16)
+FEATURES = Kind(
+    FeatureLandscape.of,
+    feature_moves,
+    most_features,
+    rounds=32,
+    ways=Ways(("borrow", "moves"), ("stronger", "coarse", "fresh"), borrowed),
+)
 
 
 # Rows of tiny groups are set aside if they are no more than this share of all, a few times over.
@@ -74,13 +82,14 @@ def find_path(
     Groups of less than ``min_weight`` are tiny; a row of the user's weighs ``row_weight``.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
-    finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, workers, watch)
+    chance = rng.spawn(1)[0]  # groupless tables are the same however the path was found
+    finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, chance, workers, watch)
     rows, path = finder.without_tiny_groups(X, weights, min_weight)
     n_whole = float(weights[rows].sum()) / row_weight
     n_rows = max(1, min(NULL_ROWS, round(n_whole)))
 
     def null() -> NDArray:
-        return groupless(X[rows], weights[rows], rng, n_rows)
+        return groupless(X[rows], weights[rows], chance, n_rows)
 
     path = finder.compare(path, null, n_whole) if effort.n_null else path
     while effort.n_null and not watch.is_over() and not _stands_out(path) and finder.is_steep(path, null):
@@ -103,6 +112,7 @@ class Finder(NamedTuple):
     most: int
     effort: Effort
     rng: np.random.Generator
+    chance: np.random.Generator  # in place of it, for tables without groups
     workers: Workers
     watch: Watch
 
@@ -112,8 +122,8 @@ class Finder(NamedTuple):
         with self.watch.table(most) as is_over:
             solutions = solve_path(
                 self.kind.landscape(X, 0.0, weights), self.kind.moves, most,
-                effort=self.effort, rng=self.rng, workers=self.workers, rounds=self.kind.rounds, before=before,
-                first=first, is_over=is_over, interrupt=self.watch.interrupt,
+                effort=self.effort, rng=self.rng, workers=self.workers, rounds=self.kind.rounds, ways=self.kind.ways,
+                before=before, first=first, is_over=is_over, interrupt=self.watch.interrupt,
             )  # fmt: skip
         within = [solution for solution in solutions if self.cap is None or self.cap >= solution.K]
         numbers, losses = (np.array(part) for part in zip(*((one.K, one.value) for one in within), strict=True))
@@ -154,7 +164,7 @@ class Finder(NamedTuple):
 
     def compare_once(self, path: PenaltyPath, X: NDArray, n_rows: float, effort: Effort) -> PenaltyPath:
         """With the ratios of one table more."""
-        finder = self._replace(cap=None, effort=effort)
+        finder = self._replace(cap=None, effort=effort, rng=self.chance)
         ratios, shares = finder.ratios_and_shares(X, _stretches(path.contenders), n_rows)
         if self.watch.is_over():  # it is not the whole table's
             return path
@@ -185,7 +195,7 @@ class Finder(NamedTuple):
 
     def is_steeper(self, path: PenaltyPath, X: NDArray) -> bool:
         """Whether the error at the end of a path is lower than that of a groupless table, more so than before."""
-        sse = self._replace(effort=QUICK_EFFORT).solve(X, None).sse
+        sse = self._replace(effort=QUICK_EFFORT, rng=self.chance).solve(X, None).sse
         if len(sse) < len(path.sse) or sse[-1] <= 0:
             return False
         gaps = np.log(sse / sse[0]) - np.log(path.sse / path.sse[0])

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-# Features that may take the place of one, at most: all pairs of them are compared.
+# Features that may take the place of one, at most, if not given: all pairs of them are compared.
 PARTNERS = 15
 # Sets of columns that are compared at once.
 BATCH = 512
@@ -12,7 +12,7 @@ RIDGE = 1e-9
 
 
 def reductions(
-    X: NDArray, weights: NDArray, Z: NDArray[np.uint8], gone: NDArray[np.intp], most: int
+    X: NDArray, weights: NDArray, Z: NDArray[np.uint8], gone: NDArray[np.intp], most: int, n_partners: int = PARTNERS
 ) -> list[NDArray[np.uint8]]:
     """The allocations without one of some features that explain most of X, the best first.
 
@@ -28,7 +28,7 @@ def reductions(
     single = np.repeat(left[:, None], K - 1, axis=1)
     single[:, every, every] = joined
     explained = explained_squares(X, weights, columns, np.concatenate(single))
-    partners = (-explained).reshape(len(gone), K - 1).argsort(axis=1)[:, :PARTNERS]
+    partners = (-explained).reshape(len(gone), K - 1).argsort(axis=1)[:, :n_partners]
 
     first, second = (partners[:, pair] for pair in np.triu_indices(partners.shape[1], 1))
     double = np.repeat(left[:, None], first.shape[1], axis=1)
