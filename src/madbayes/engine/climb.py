@@ -52,7 +52,7 @@ class Watch:
 PATIENCE = 1
 # Numbers up to this one have starts of their own at once: beyond, they cost much and are seldom better.
 MAX_FRESH = 6
-# Lineages of moves alone, which are cheap, begin so many at once.
+# Lineages of moves alone, which cost little, begin so many at once.
 ABREAST = 2
 # Solutions that are kept for each number of groups: the best for the next number may come of the second best for this.
 WIDTH = 4

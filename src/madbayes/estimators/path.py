@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.climb import Effort
+from madbayes.engine.climb import THOROUGH_EFFORT
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import CLUSTERS, FEATURES, find_path
 from madbayes.estimators import validation
@@ -94,7 +94,7 @@ def penalty_path(
             limit=PATH_LENGTH + 1,  # one more to judge the last
             min_weight=tiny_group(sample) if min_rows is None else min_rows * row_weight(whole),
             row_weight=row_weight(sample),
-            effort=Effort(n_null=n_null),
+            effort=THOROUGH_EFFORT._replace(n_null=n_null),
             rng=np.random.default_rng(whole.seeds(1)[0]),
             workers=workers,
         )
