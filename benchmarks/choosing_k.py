@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from madbayes import penalty_path
 from madbayes.engine.blocks import Workers
-from madbayes.engine.climb import Effort
+from madbayes.engine.climb import THOROUGH_EFFORT
 from madbayes.engine.path import WeakEvidenceWarning
 from madbayes.engine.path_search import CLUSTERS, FEATURES, Kind, find_path
 from madbayes.engine.search import Search, search
@@ -249,7 +249,7 @@ def cost() -> None:
         for name, (kind, X) in tables.items():
             began = time.process_time()
             path = find_path(
-                kind, X, None, cap=PATH_LENGTH, limit=PATH_LENGTH, min_weight=0.01 * len(X), effort=Effort(),
+                kind, X, None, cap=PATH_LENGTH, limit=PATH_LENGTH, min_weight=0.01 * len(X), effort=THOROUGH_EFFORT,
                 rng=default_rng(0), workers=workers,
             )  # fmt: skip
             ours = time.process_time() - began

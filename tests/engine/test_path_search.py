@@ -11,8 +11,10 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.climb import Effort, _is_alike, solve_path
-from madbayes.engine.path_search import CLUSTERS, FEATURES, _stretches, find_path
+from madbayes.engine.climb import Climb, Effort, _is_alike, solve_path
+from madbayes.engine.null import groupless
+from madbayes.engine.path import PenaltyPath
+from madbayes.engine.path_search import CLUSTERS, FEATURES, _is_in_doubt, _stretches, find_path
 from madbayes.engine.search import Search, Solution, search
 from madbayes.model import bp_means_objective, dp_means_objective
 from madbayes.model.priors import one_hot
@@ -49,18 +51,18 @@ def error_of(kind, X, solution, weights=None):
     return bp_means_objective(0.0)(X, solution.groups, solution.A, weights)
 
 
-def solve(kind, X, most, weights=None, seed=0, n_jobs=1, is_over=lambda: False, before=()):
+def solve(kind, X, most, weights=None, seed=0, n_jobs=1, is_over=lambda: False, before=(), effort=Effort()):  # noqa: B008
     with Workers(n_jobs) as workers:
         return solve_path(
-            KINDS[kind].landscape(X, 0.0, weights), KINDS[kind].moves, most, effort=Effort(), before=before,
-            rounds=KINDS[kind].rounds, rng=np.random.default_rng(seed), workers=workers, is_over=is_over,
+            KINDS[kind].landscape(X, 0.0, weights), KINDS[kind].moves, most, effort=effort, before=before,
+            ways=KINDS[kind].ways, rng=np.random.default_rng(seed), workers=workers, is_over=is_over,
         )  # fmt: skip
 
 
-def find(kind, X, weights=None, cap=None, limit=16, min_weight=3.0, n_null=3, seed=0, n_jobs=1):
+def find(kind, X, weights=None, cap=None, limit=16, min_weight=3.0, n_null=3, seed=0, n_jobs=1, effort=Effort()):  # noqa: B008
     with Workers(n_jobs) as workers:
         return find_path(
-            KINDS[kind], X, weights, cap=cap, limit=limit, min_weight=min_weight, effort=Effort(n_null=n_null),
+            KINDS[kind], X, weights, cap=cap, limit=limit, min_weight=min_weight, effort=effort._replace(n_null=n_null),
             rng=np.random.default_rng(seed), workers=workers,
         )  # fmt: skip
 
@@ -197,6 +199,105 @@ def test_sparse_features_are_no_worse_than_separate_searches(table_seed, seed):
         assert solutions[K].value <= 1.001 * separate("features", X, K, seed=K)
 
 
+def values(solutions):
+    return np.array([solution.value for solution in solutions])
+
+
+@by_kind
+def test_more_work_raises_no_error(kind):
+    """What is done with little work is done first with more, too."""
+    X = np.random.default_rng(0).normal(size=(60, 8))
+    least, little, more = (values(solve(kind, X, 6, effort=Effort(work=work))) for work in (0.0, 1e7, 1e9))
+    for fewer, better in ((least, little), (little, more)):
+        assert (better <= fewer).all()
+    assert more.sum() < least.sum()
+
+
+@pytest.fixture
+def times(monkeypatch):
+    """The numbers that are looked at and the way, each time along the path."""
+    times, whole = [], Climb.go_along
+
+    def go_along(self, numbers, way, *args):
+        times.append((list(numbers), way))
+        return whole(self, numbers, way, *args)
+
+    monkeypatch.setattr(Climb, "go_along", go_along)
+    return times
+
+
+def test_without_work_there_is_only_the_first_way_down(times):
+    solve("features", linear_gaussian(60, 10, 3), 6, effort=Effort(work=0.0))
+    assert times == [([5, 4, 3, 2, 1], FEATURES.ways.first)]
+
+
+def test_ways_that_do_not_pay_are_followed_once(monkeypatch, times):
+    """Up and down in turn; again only while hardly anything was done."""
+    monkeypatch.setattr("madbayes.engine.climb.PAYS", 1e9)
+    monkeypatch.setattr("madbayes.engine.climb.LEAST", 0.0)
+    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
+    up, down = [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]
+    assert times[1:] == list(zip([up, down, up], FEATURES.ways.later, strict=True))
+    times.clear()
+    monkeypatch.setattr("madbayes.engine.climb.LEAST", 1e12)
+    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
+    assert len(times) == FEATURES.ways.rounds
+
+
+def test_no_way_is_tried_after_enough_work(monkeypatch, times):
+    """What has paid goes on, if there may be more work."""
+    monkeypatch.setattr("madbayes.engine.climb.ENOUGH", 1.0)
+    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
+    assert [way for _, way in times] == [FEATURES.ways.first]
+
+
+def test_the_way_that_has_brought_most_is_followed_again(monkeypatch):
+    """Whatever it brings: here, what its name says, and what it has brought before counts a tenth."""
+    brings, times = {"stronger": iter([0.5, 0.5]), "coarse": iter([2.0, 0.1, 0.1]), "fresh": iter([0.4, 0.4])}, []
+
+    def go_along(self, numbers, way, *args):
+        times.append(way)
+        return next(brings[way]) if way in brings else 0.0
+
+    monkeypatch.setattr(Climb, "go_along", go_along)
+    with pytest.raises(StopIteration):
+        solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
+    # They stand at 0.5, 2 and 0.4, then at 0.3 for the second, 0.55 for the first, which has nothing left to bring.
+    assert times == ["moves", "stronger", "coarse", "fresh", "coarse", "stronger", "stronger"]
+
+
+@by_kind
+def test_each_way_leads_to_as_many_groups_as_there_were(kind):
+    X = linear_gaussian(60, 12, 4)
+    before = solve(kind, X, 6, effort=Effort(again=False))
+    here, moves, ways = KINDS[kind].landscape(X, 0.0, None), KINDS[kind].moves, KINDS[kind].ways
+    with Workers(1) as workers:
+        climb = Climb(here, moves, Effort(), np.random.default_rng(0), workers, ways, bool, [[one] for one in before])
+        K = before[3].K
+        for way in (ways.first, *ways.later):
+            found = climb.followed(way, 3)
+            assert found, way
+            assert {one.K for one in found} == {K}
+        assert len(climb.followed("fresh", 3)) + len(climb.borrowed(3)) > 1
+        assert climb.borrowed(3) == []  # it was tried
+        assert climb.borrowed(len(before) - 1) == []  # there is nobody to borrow from
+    assert climb.work > 0
+
+
+def test_groupless_tables_are_the_same_however_long_the_path_is_looked_for(monkeypatch):
+    drawn, draw = [], groupless
+    monkeypatch.setattr(
+        "madbayes.engine.path_search.groupless", lambda *args: drawn.append(draw(*args)) or drawn[-1].copy()
+    )
+    X = linear_gaussian(80, 10, 3, 1.5)
+    for work in (0.0, 1e9):
+        find("features", X, limit=5, n_null=2, effort=Effort(work=work))
+    half = len(drawn) // 2
+    assert half
+    for one, other in zip(drawn[:half], drawn[half:], strict=True):
+        assert_array_equal(one, other)
+
+
 @by_kind
 def test_a_path_goes_on(kind):
     X = blobs(3, 45, 2, 4)
@@ -330,6 +431,28 @@ def test_null_shares_are_those_left_of_groupless_tables(kind):
         assert set(shares) >= {2, 3, 4, 5, 6}
         assert all(shares[K + 1] < shares[K] for K in range(2, 6))
         assert shares[4] > path.sse[4 - path.n_components[0]] / path.sse[0]
+
+
+@pytest.mark.parametrize(("width", "doubt"), [(0.3, False), (0.45, True), (0.75, True), (0.9, False)])
+def test_intervals_about_as_wide_as_they_must_be_are_in_doubt(width, doubt):
+    """Eight groupless tables with logarithms of 0.3 and -0.3 for two groups and 0 for three: a spread of 0.21.
+
+    The root of (8 * 0.3^2 + 3 * 0.1^2) / (14 + 3), the last in each being what is usual. What is asked for is 2.85 of
+    these, 0.6; chance makes up to 1.1 of them, 0.23.
+    """
+    nulls = [{2: float(np.exp(sign * 0.3)), 3: 1.0} for sign in (-1, 1) * 4]
+    step = np.exp(width)
+    path = PenaltyPath(np.arange(1, 5), 100 - np.array([0.0, step, 1 + step, 1.9 + step]), [None] * 4, nulls)
+    assert path.contenders == [2]
+    assert np.log(path.threshold(2)) == pytest.approx(2.85 * (0.75 / 17) ** 0.5)
+    assert _is_in_doubt(path) == doubt
+
+
+@pytest.mark.parametrize(("doubt", "n_tables"), [(False, 8), (True, 11)])
+def test_more_groupless_tables_are_drawn_where_there_is_doubt(doubt, n_tables, monkeypatch):
+    monkeypatch.setattr("madbayes.engine.path_search._is_in_doubt", lambda path: doubt)
+    monkeypatch.setattr("madbayes.engine.path_search._is_clear", lambda path: False)
+    assert len(find("features", linear_gaussian(60, 8, 3), limit=4, n_null=11).null_ratios) == n_tables
 
 
 @by_kind

@@ -59,6 +59,7 @@ def bits(path):
         ({"max_rows": "all"}, ["max_rows='all'", "an integer >= 2"]),
         ({"n_null": -1}, ["n_null=-1", "an integer >= 0"]),
         ({"n_null": None}, ["n_null=None", "an integer >= 0"]),
+        ({"thorough": "yes"}, ["thorough='yes'", "True or False"]),
         ({"n_jobs": 0}, ["n_jobs=0", "None, a positive integer, or -1"]),
         ({"n_jobs": 1.5}, ["n_jobs=1.5", "None, a positive integer, or -1"]),
         ({"random_state": "seed"}, ["random_state='seed'", "an integer from 0"]),

@@ -142,10 +142,14 @@ def near_groups(
 
 
 def find_path(sample: Sample, settings: Settings, **options: Any) -> PenaltyPath:
-    """Which penalties each number of groups is best for."""
+    """Which penalties each number of groups is best for; with no more care than an estimator takes, unless said."""
     wanted = settings.groups or 0
-    given = {"max_components": wanted + 2 if wanted >= PATH_LENGTH else None, **options}
-    common = {"random_state": settings.seed, "n_jobs": settings.jobs}
+    given: dict[str, Any] = {
+        "max_components": wanted + 2 if wanted >= PATH_LENGTH else None,
+        "thorough": False,
+        **options,
+    }
+    common: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.jobs}
     return penalty_path(sample.X, settings.kind, sample_weight=sample.weights, **common, **given)
 
 

@@ -153,7 +153,7 @@ def path(
             results.check_file(out, force=force)
         intake = take_in(settings, talk, keep_rows=False)
         with talk.step("Looking at numbers of groups", "path"):
-            found = find_path(intake.sample, settings)
+            found = find_path(intake.sample, settings, thorough=True)
         tell_sample(intake.sample, "The path")
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)

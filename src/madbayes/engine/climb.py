@@ -58,10 +58,12 @@ ABREAST = 2
 WIDTH = 4
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
 ALIKE = 0.1
-# Operations after which no other way to go on is tried, and after which those that have paid end, too.
-ENOUGH, MOST = 0.9 * WORK, 2.0 * WORK
+# Operations after which ways to go on that do not pay end, no other is tried, and those that have paid end, too.
+LEAST, ENOUGH, MOST = 0.2 * WORK, 0.9 * WORK, 2.0 * WORK
 # A way pays if errors fall by so much in sum, as shares of what they were, when it is gone along the whole path.
 PAYS = 1e-3
+# What it has brought before counts for so much of that: chance takes part in it.
+KEPT = 0.1
 
 
 class Effort(NamedTuple):
@@ -70,7 +72,7 @@ class Effort(NamedTuple):
     length: int = 1  # moves of a lineage for each group
     again: bool = True  # whether to have second looks
     work: float = ENOUGH  # operations after which these end, the first way down apart
-    n_null: int = 8  # groupless tables to compare with, at most
+    n_null: int = 24  # groupless tables to compare with, at most
 
 
 # How hard to look where the path itself is asked for, and not only how many groups there are.
@@ -88,12 +90,13 @@ class Ways(NamedTuple):
     """How to go on from what is known of a number of groups.
 
     "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "coarse" is such a
-    one in the coarse table, "fresh" begins there from a start of its own; "borrow" takes groups of solutions that have
-    more of them.
+    one in the coarse table, "fresh" are two with starts of their own, one of them there. In any case groups are
+    borrowed of solutions that have more of them, if that is possible and has not been tried.
     """
 
-    first: tuple[str, ...] = ("stronger",)  # on the first way down, one after the other
+    first: str = "stronger"  # on the first way down
     later: tuple[str, ...] = ("stronger",)  # then the one that has paid most, along the whole path each time
+    rounds: int = 2  # times down and up, at most
     borrow: Borrow | None = None
 
 
@@ -105,7 +108,6 @@ def solve_path(
     effort: Effort,
     rng: np.random.Generator,
     workers: Workers,
-    rounds: int = 2,
     ways: Ways = Ways(),  # noqa: B008 - it has no state
     before: Sequence[Solution] = (),
     first: int = 0,
@@ -126,7 +128,8 @@ def solve_path(
     try:
         climb.begin(first)
         climb.upwards(most)
-        climb.look_again(rounds if effort.again else 0)
+        if effort.again and len(climb.pools) > 1:
+            climb.look_again()
     except KeyboardInterrupt:
         if interrupt is None:
             raise
@@ -178,30 +181,28 @@ class Climb:
             self.pools.append([one for one in found if one.K > last.K])
             last = found[0]
 
-    def look_again(self, rounds: int) -> None:
+    def look_again(self) -> None:
         """Down from the largest number, then up and down in the way that has paid most, until the work is enough.
 
         The first way down, which helps most, is whole; the largest and the smaller numbers begin from starts of their
         own, too.
         """
         last = len(self.pools) - 1
-        if not rounds or not last:
-            return
         self.keep(last, self.improved(self.at(last), n_fresh=1))
         down, up = range(last, 0, -1), range(1, last + 1)
         self.go_along(down[1:], self.ways.first, np.inf, MAX_FRESH)
         gains = dict.fromkeys(self.ways.later, np.inf)
-        for n in range(1, rounds):
+        for n in range(1, self.ways.rounds):
             way = max(gains, key=lambda way: gains[way])
             is_new = np.isinf(gains[way])
             limit = min(ENOUGH, self.effort.work) if is_new else self.effort.work
-            if gains[way] < PAYS or self.work > limit or self.is_over():
+            if self.work > (limit if gains[way] >= PAYS else min(LEAST, limit)) or self.is_over():
                 return
-            gain = self.go_along(up if n % 2 else down, (way,), limit)
-            gains[way] = gain if is_new else (gains[way] + gain) / 2  # chance takes part in it
+            gain = self.go_along(up if n % 2 else down, way, limit)
+            gains[way] = gain + (0.0 if is_new else KEPT * gains[way])
 
-    def go_along(self, numbers: range, ways: Sequence[str], limit: float, n_fresh: int = 0) -> float:
-        """Numbers by their places, each from its neighbour and in some ways, while the work is less than this.
+    def go_along(self, numbers: range, way: str, limit: float, n_fresh: int = 0) -> float:
+        """Numbers by their places, each from its neighbour and in some way, while the work is less than this.
 
         Up to so many groups, from starts of their own, too. Returns the sum of the shares by which errors fell.
         """
@@ -213,7 +214,8 @@ class Climb:
                 self.visit(i, i - numbers.step)
             if n_fresh >= self.pools[i][0].K:
                 self.keep(i, self.improved(self.at(i), n_fresh=1))
-            for way in ways:
+            if not self.at(i).is_exact(self.pools[i][0]):
+                self.keep(i, self.borrowed(i))
                 self.keep(i, self.followed(way, i))
         pairs = zip(self.solutions, before, strict=True)
         return sum(1 - now.value / then.value for now, then in pairs if then.value > 0)
@@ -232,14 +234,10 @@ class Climb:
         self.keep(i, self.polished(here, proposals))
 
     def followed(self, way: str, i: int) -> list[Solution]:
-        """Where a way leads from what is known of a number, if there is anything left to explain."""
+        """Where lineages lead from what is known of a number."""
         here, best = self.at(i), self.pools[i][:1]
-        if here.is_exact(best[0]):
-            return []
-        if way == "borrow":
-            return self.borrowed(here, i)
         if way == "fresh":
-            return self.improved(here, n_fresh=1, is_coarse=True)
+            return [*self.improved(here, n_fresh=1), *self.improved(here, n_fresh=1, is_coarse=True)]
         if way == "moves":
             return self.improved(here, ABREAST * best, is_strong=False)
         return self.improved(here, best, is_coarse=way == "coarse")
@@ -262,9 +260,9 @@ class Climb:
         self.work += sum(one.passes * here.cost(one.K) for one in found)
         return list(found)
 
-    def borrowed(self, here: PathLandscape, i: int) -> list[Solution]:
-        """What groups of solutions that have more of them lead to, from all that is known of a number."""
-        borrow, larger = self.ways.borrow, self.solutions[i + 1 :]
+    def borrowed(self, i: int) -> list[Solution]:
+        """What groups of solutions that have more of them lead to, from all that is new of a number."""
+        here, borrow, larger = self.at(i), self.ways.borrow, self.solutions[i + 1 :]
         if borrow is None or not larger:
             return []
         starts = [one for one in self.pools[i] if self.is_untried(i, "borrow", one)]

@@ -16,7 +16,7 @@ from madbayes.paper.features import with_penalty
 # Below this ratio of the ends of its interval, a number of groups is no better founded than in pure noise.
 WEAK_RATIO = 1.25
 # A plausible interval is wider than those of groupless tables by so many of their standard deviations, in logarithms.
-SPREADS = 3.15
+SPREADS = 2.85
 # It may leave more of the squared error than they do by so many, no more.
 LEFT_SPREADS = 2.0
 # Up to so many the evidence is called weak, and is none for a number whose interval is not the widest.

@@ -14,7 +14,7 @@ from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.null import groupless
-from madbayes.engine.path import PenaltyPath
+from madbayes.engine.path import SPREADS, PenaltyPath
 from madbayes.engine.search import Move, Solution
 from madbayes.model.likelihoods import Weights
 
@@ -35,8 +35,7 @@ class Kind(NamedTuple):
     landscape: Callable[..., Any]  # of a table, a penalty and weights
     moves: Mapping[str, Move]
     most: Callable[[int, int], int] = most_clusters  # groups that may be chosen, and one more
-    rounds: int = 2  # times down or up the path for second looks, at most
-    ways: Ways = Ways()
+    ways: Ways = Ways()  # how to have second looks
 
 
 CLUSTERS = Kind(ClusterLandscape.of, cluster_moves)
@@ -44,15 +43,17 @@ FEATURES = Kind(
     FeatureLandscape.of,
     feature_moves,
     most_features,
-    rounds=32,
-    ways=Ways(("borrow", "moves"), ("stronger", "coarse", "fresh"), borrowed),
+    Ways("moves", ("stronger", "coarse", "fresh"), rounds=32, borrow=borrowed),
 )
 
 
 # Rows of tiny groups are set aside if they are no more than this share of all, a few times over.
 MAX_OUTLIERS, MAX_ROUNDS = 0.1, 5
-# Groupless tables have no more rows than this, and so many of them are enough where the matter is clear.
-NULL_ROWS, FEW = 200, 3
+# Groupless tables have no more rows than this; so many of them are enough where the matter is clear, so many else.
+NULL_ROWS, FEW, SOME = 200, 3, 8
+# It is in doubt, and takes more of them, where an interval is nearer to what is asked for than so many spreads: twice
+# what chance makes of them among so many tables, about.
+DOUBT = 1.1
 # It is clear where an interval is wider than theirs by so many standard deviations.
 CLEAR_SPREADS = 7.5
 # The path goes on beyond its limit, up to so many times its length, ...
@@ -122,8 +123,8 @@ class Finder(NamedTuple):
         with self.watch.table(most) as is_over:
             solutions = solve_path(
                 self.kind.landscape(X, 0.0, weights), self.kind.moves, most,
-                effort=self.effort, rng=self.rng, workers=self.workers, rounds=self.kind.rounds, ways=self.kind.ways,
-                before=before, first=first, is_over=is_over, interrupt=self.watch.interrupt,
+                effort=self.effort, rng=self.rng, workers=self.workers, ways=self.kind.ways, before=before,
+                first=first, is_over=is_over, interrupt=self.watch.interrupt,
             )  # fmt: skip
         within = [solution for solution in solutions if self.cap is None or self.cap >= solution.K]
         numbers, losses = (np.array(part) for part in zip(*((one.K, one.value) for one in within), strict=True))
@@ -149,7 +150,8 @@ class Finder(NamedTuple):
     def compare(self, path: PenaltyPath, null: Callable[[], NDArray], n_rows: float) -> PenaltyPath:
         """With the ratios of tables without groups, as far as there is a number to be judged by them.
 
-        Where one table that is looked at quickly does not settle it, some are looked at with care in its place.
+        Where one table that is looked at quickly does not settle it, some are looked at with care in its place; more of
+        them where chance would decide.
         """
         if not path.contenders:
             return path
@@ -157,7 +159,7 @@ class Finder(NamedTuple):
         if _is_clear(first):
             return first
         for n in range(self.effort.n_null):
-            if self.watch.is_over() or (1 <= n <= FEW and _is_clear(path)):
+            if self.watch.is_over() or (1 <= n <= FEW and _is_clear(path)) or (n >= SOME and not _is_in_doubt(path)):
                 break
             path = self.compare_once(path, null(), n_rows, CAREFUL_EFFORT)
         return path
@@ -217,6 +219,12 @@ def _is_clear(path: PenaltyPath) -> bool:
     """Whether intervals are so far above or below those of groupless tables that more of them would tell nothing."""
     enough = len(path.null_ratios) >= FEW
     return _stands_out(path) or (enough and not any(path.ratios[K] > path.threshold(K, 0.0) for K in path.contenders))
+
+
+def _is_in_doubt(path: PenaltyPath) -> bool:
+    """Whether the widest interval is about as wide as it must be to be plausible."""
+    widest = path.contenders[0]
+    return path.threshold(widest, SPREADS - DOUBT) <= path.ratios[widest] < path.threshold(widest, SPREADS + DOUBT)
 
 
 def _stands_out(path: PenaltyPath) -> bool:

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.climb import THOROUGH_EFFORT
+from madbayes.engine.climb import THOROUGH_EFFORT, Effort
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
 from madbayes.engine.path_search import CLUSTERS, FEATURES, find_path
 from madbayes.estimators import validation
@@ -23,7 +23,8 @@ def penalty_path(
     max_components: int | None = None,
     min_rows: float | None = None,
     max_rows: int = 500,
-    n_null: int = 8,
+    n_null: int = 24,
+    thorough: bool = True,
     sample_weight: ArrayLike | None = None,
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
@@ -47,8 +48,11 @@ def penalty_path(
         The lightest row counts as one, a row of five times its weight as five.
     max_rows : int, default=500
         A table of more rows is represented by a sample of this many, losses being those of all rows.
-    n_null : int, default=8
-        Tables without groups to compare with, at most, fewer where the matter is clear; 0 for none.
+    n_null : int, default=24
+        Tables without groups to compare with, at most; 1 to 8 unless the matter is in doubt, 0 for none.
+    thorough : bool, default=True
+        Go on where that still lowers squared errors: each is then about that of a separate fit with so many groups.
+        Estimators with ``penalty="auto"`` do not, as that seldom changes which number is best.
     sample_weight : array-like of shape (n_rows,), optional
         Weights multiply squared errors, never the penalty.
     random_state : int, RandomState instance, optional
@@ -79,6 +83,7 @@ def penalty_path(
     validation.check_positive("min_rows", min_rows, optional=True)
     validation.check_count("max_rows", max_rows, minimum=2)
     validation.check_count("n_null", n_null, minimum=0)
+    validation.check_flag("thorough", thorough)
     validation.check_jobs(n_jobs)
     rows, random = take_in(BaseEstimator(), X), validation.check_random(random_state)
     with Workers(n_jobs) as workers:
@@ -94,7 +99,7 @@ def penalty_path(
             limit=PATH_LENGTH + 1,  # one more to judge the last
             min_weight=tiny_group(sample) if min_rows is None else min_rows * row_weight(whole),
             row_weight=row_weight(sample),
-            effort=THOROUGH_EFFORT._replace(n_null=n_null),
+            effort=(THOROUGH_EFFORT if thorough else Effort())._replace(n_null=n_null),
             rng=np.random.default_rng(whole.seeds(1)[0]),
             workers=workers,
         )
