@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.climb import Climb, Effort, _is_alike, solve_path
+from madbayes.engine.climb import ENOUGH, Climb, Effort, _is_alike, solve_path
 from madbayes.engine.null import groupless
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.path_search import CLUSTERS, FEATURES, _is_in_doubt, _stretches, find_path
@@ -244,11 +244,40 @@ def test_ways_that_do_not_pay_are_followed_once(monkeypatch, times):
     assert len(times) == FEATURES.ways.rounds
 
 
-def test_no_way_is_tried_after_enough_work(monkeypatch, times):
-    """What has paid goes on, if there may be more work."""
-    monkeypatch.setattr("madbayes.engine.climb.ENOUGH", 1.0)
-    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
-    assert [way for _, way in times] == [FEATURES.ways.first]
+def test_no_way_is_tried_after_enough_work(monkeypatch):
+    """What has paid goes on as long as there may be more work. Here each time is half of what is enough, and pays."""
+    times = []
+
+    def go_along(self, numbers, way, *args):
+        times.append(way)
+        self.work += 0.6 * ENOUGH
+        return 1.0
+
+    monkeypatch.setattr(Climb, "go_along", go_along)
+    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=3 * ENOUGH))
+    assert times == ["moves", *["stronger"] * 4]
+    times.clear()
+    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=ENOUGH))
+    assert times == ["moves", "stronger"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_is_no_gain(seed, monkeypatch):
+    """Without noise, and more features than were planted: nothing is left but rounding."""
+    gains, whole = [], Climb.go_along
+
+    def go_along(self, *args):
+        before, negligible = values(self.solutions), 1e-12 * self.solutions[0].value
+        gains.append(whole(self, *args))
+        shares = 1 - values(self.solutions) / before
+        assert gains[-1] == pytest.approx(shares[before > negligible].sum())
+        assert (before <= negligible).any()
+        return gains[-1]
+
+    monkeypatch.setattr(Climb, "go_along", go_along)
+    rng = np.random.default_rng(seed)
+    solve("features", rng.integers(2, size=(60, 6)) @ rng.normal(size=(6, 8)), 9)
+    assert len(gains) > 2
 
 
 def test_the_way_that_has_brought_most_is_followed_again(monkeypatch):
@@ -278,7 +307,8 @@ def test_each_way_leads_to_as_many_groups_as_there_were(kind):
             found = climb.followed(way, 3)
             assert found, way
             assert {one.K for one in found} == {K}
-        assert len(climb.followed("fresh", 3)) + len(climb.borrowed(3)) > 1
+        assert len(climb.followed("fresh", 3)) == 2
+        assert [one.K for one in climb.borrowed(3)] == ([K] if kind == "features" else [])
         assert climb.borrowed(3) == []  # it was tried
         assert climb.borrowed(len(before) - 1) == []  # there is nobody to borrow from
     assert climb.work > 0

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.climb import ALIKE, differences
-from madbayes.engine.feature_search import FeatureLandscape, deletion_costs, explained
-from madbayes.engine.reductions import reductions
+from madbayes.engine.feature_search import FeatureLandscape, explained
 from madbayes.engine.search import Solution, is_lower
 
 # So many of the features that explain most of the residuals are tried, one at a time.
@@ -41,17 +40,12 @@ def _exchanged(landscape: FeatureLandscape, solution: Solution, columns: NDArray
     columns = columns[:, own.min(axis=1) > ALIKE * len(columns)]
     best = explained(landscape, landscape.residuals(solution), columns).argsort()[::-1][:TAKEN]
     more = [landscape.glance(np.column_stack([solution.groups, columns[:, c]])) for c in best]
-    fewer = [landscape.glance(Z) for one in more if one.K > solution.K for Z in _reduced(landscape, one)]
+    allocations = [landscape.reduced(one, GIVEN, 1, PARTNERS)[0] for one in more if one.K > solution.K]
+    fewer = [landscape.glance(Z) for Z in allocations]
     promising = sorted(fewer, key=lambda one: one.value)[:POLISHED]
     found = [landscape.polish(one.groups) for one in promising]
     lowest = min((one for one in found if one.K == solution.K), key=lambda one: one.value, default=solution)
     return lowest, sum(one.passes for one in [*more, *fewer, *found])
-
-
-def _reduced(landscape: FeatureLandscape, solution: Solution) -> list[NDArray[np.uint8]]:
-    """The best allocation without one of the cheapest features."""
-    gone = deletion_costs(landscape, solution).argsort()[:GIVEN]
-    return reductions(landscape.table.X, landscape.weights, solution.groups, gone, 1, PARTNERS)
 
 
 def unlike(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -1,9 +1,12 @@
-"""Best solutions for one number of groups after the other, each from its neighbours and from a start of its own."""
+"""Best solutions for one number of groups after the other, from their neighbours and from starts of their own.
+
+What is known of each number is gone on with in several ways, along the whole path each time, as long as that pays.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +62,7 @@ WIDTH = 4
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
 ALIKE = 0.1
 # Operations after which ways to go on that do not pay end, no other is tried, and those that have paid end, too.
-LEAST, ENOUGH, MOST = 0.2 * WORK, 0.9 * WORK, 2.0 * WORK
+LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 2.0 * WORK
 # A way pays if errors fall by so much in sum, as shares of what they were, when it is gone along the whole path.
 PAYS = 1e-3
 # What it has brought before counts for so much of that: chance takes part in it.
@@ -71,7 +74,7 @@ class Effort(NamedTuple):
 
     length: int = 1  # moves of a lineage for each group
     again: bool = True  # whether to have second looks
-    work: float = ENOUGH  # operations after which these end, the first way down apart
+    work: float = 0.6 * WORK  # operations after which these end, the first way down apart
     n_null: int = 24  # groupless tables to compare with, at most
 
 
@@ -82,6 +85,7 @@ QUICK_EFFORT = Effort(again=False)
 CAREFUL_EFFORT = QUICK_EFFORT._replace(length=3)
 
 
+Way = Literal["moves", "stronger", "coarse", "fresh"]
 # What groups of other solutions, which have more of them, lead to from a solution.
 Borrow = Callable[[Any, Solution, Sequence[Solution]], Solution]
 
@@ -90,12 +94,12 @@ class Ways(NamedTuple):
     """How to go on from what is known of a number of groups.
 
     "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "coarse" is such a
-    one in the coarse table, "fresh" are two with starts of their own, one of them there. In any case groups are
-    borrowed of solutions that have more of them, if that is possible and has not been tried.
+    one in the coarse table, if there is one, "fresh" are two with starts of their own, one of them there. In any case
+    groups are borrowed of solutions that have more of them, once for each solution, where that is possible.
     """
 
-    first: str = "stronger"  # on the first way down
-    later: tuple[str, ...] = ("stronger",)  # then the one that has paid most, along the whole path each time
+    first: Way = "stronger"  # on the first way down
+    later: tuple[Way, ...] = ("stronger",)  # then the one that has paid most, along the whole path each time
     rounds: int = 2  # times down and up, at most
     borrow: Borrow | None = None
 
@@ -128,7 +132,7 @@ def solve_path(
     try:
         climb.begin(first)
         climb.upwards(most)
-        if effort.again and len(climb.pools) > 1:
+        if effort.again and len(climb.pools) > 1 and not is_over():
             climb.look_again()
     except KeyboardInterrupt:
         if interrupt is None:
@@ -193,18 +197,22 @@ class Climb:
         self.go_along(down[1:], self.ways.first, np.inf, MAX_FRESH)
         gains = dict.fromkeys(self.ways.later, np.inf)
         for n in range(1, self.ways.rounds):
-            way = max(gains, key=lambda way: gains[way])
-            is_new = np.isinf(gains[way])
-            limit = min(ENOUGH, self.effort.work) if is_new else self.effort.work
-            if self.work > (limit if gains[way] >= PAYS else min(LEAST, limit)) or self.is_over():
+            allowed = [way for way, gain in gains.items() if self.work <= self.limit(gain)]
+            if not allowed or self.is_over():
                 return
-            gain = self.go_along(up if n % 2 else down, way, limit)
-            gains[way] = gain + (0.0 if is_new else KEPT * gains[way])
+            way = max(allowed, key=lambda way: gains[way])
+            gain = self.go_along(up if n % 2 else down, way, self.limit(gains[way]))
+            gains[way] = gain + (0.0 if np.isinf(gains[way]) else KEPT * gains[way])
 
-    def go_along(self, numbers: range, way: str, limit: float, n_fresh: int = 0) -> float:
+    def limit(self, gain: float) -> float:
+        """The work up to which a way may be followed that has brought so much, or infinitely much if it is new."""
+        return min(LEAST if gain < PAYS else ENOUGH if np.isinf(gain) else np.inf, self.effort.work)
+
+    def go_along(self, numbers: range, way: Way, limit: float, n_fresh: int = 0) -> float:
         """Numbers by their places, each from its neighbour and in some way, while the work is less than this.
 
-        Up to so many groups, from starts of their own, too. Returns the sum of the shares by which errors fell.
+        Up to so many groups, from starts of their own, too. Returns the sum of the shares by which errors fell, also by
+        what neighbours and borrowing led to.
         """
         before = self.solutions
         for i in numbers:
@@ -214,11 +222,11 @@ class Climb:
                 self.visit(i, i - numbers.step)
             if n_fresh >= self.pools[i][0].K:
                 self.keep(i, self.improved(self.at(i), n_fresh=1))
-            if not self.at(i).is_exact(self.pools[i][0]):
+            if not self.landscape.is_exact(self.pools[i][0]):
                 self.keep(i, self.borrowed(i))
                 self.keep(i, self.followed(way, i))
         pairs = zip(self.solutions, before, strict=True)
-        return sum(1 - now.value / then.value for now, then in pairs if then.value > 0)
+        return sum(1 - now.value / then.value for now, then in pairs if not self.landscape.is_exact(then))
 
     def at(self, i: int) -> PathLandscape:
         """The landscape of a number of groups, by its place."""
@@ -233,7 +241,7 @@ class Climb:
                 proposals += here.shrunk(solution) if neighbour > i else here.grown(solution, self.rng)
         self.keep(i, self.polished(here, proposals))
 
-    def followed(self, way: str, i: int) -> list[Solution]:
+    def followed(self, way: Way, i: int) -> list[Solution]:
         """Where lineages lead from what is known of a number."""
         here, best = self.at(i), self.pools[i][:1]
         if way == "fresh":

@@ -12,7 +12,7 @@ from madbayes.engine.allocation import Table, bp_means, k_features
 from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares
 from madbayes.engine.branching import Proof
-from madbayes.engine.reductions import reductions
+from madbayes.engine.reductions import PARTNERS, reductions
 from madbayes.engine.search import SAME, SOON, Solution, Stronger, is_lower
 from madbayes.engine.seeding import seed_features
 from madbayes.model import bp_means_objective
@@ -285,7 +285,10 @@ class FeatureLandscape:
     def descend(
         self, groups: NDArray, node_limit: int | None = None, momentum: float = 0.0, max_iter: int = MAX_ITER
     ) -> Solution:
-        """Best codes and least squares in turn until nothing changes; momentum may end anywhere, and elsewhere."""
+        """Best codes and least squares in turn until nothing changes, or for so many iterations.
+
+        Momentum may end anywhere, and elsewhere.
+        """
         from madbayes.engine import kernels
 
         (N, K), D, table = groups.shape, self.table.X.shape[1], self.table
@@ -335,10 +338,15 @@ class FeatureLandscape:
 
     def shrunk(self, solution: Solution) -> list[NDArray]:
         """Allocations without one of the cheapest features, whose rows may have one or two others instead."""
-        gone = deletion_costs(self, solution).argsort()[:GONE]
-        proposals = reductions(self.table.X, self.weights, solution.groups, gone, REDUCTIONS)
-        found = sorted(map(self.glance, proposals), key=lambda one: one.value)
+        found = sorted(map(self.glance, self.reduced(solution, GONE, REDUCTIONS)), key=lambda one: one.value)
         return [one.groups for one in found[:SHRUNK]]
+
+    def reduced(
+        self, solution: Solution, n_gone: int, most: int, n_partners: int = PARTNERS
+    ) -> list[NDArray[np.uint8]]:
+        """The best allocations without one of so many of the cheapest features."""
+        gone = deletion_costs(self, solution).argsort()[:n_gone]
+        return reductions(self.table.X, self.weights, solution.groups, gone, most, n_partners)
 
     def polish_near(self, solution: Solution, best: float) -> Solution:
         """Collapsed BP-means, from what is little worse than the best; it is part of every polish of a tiny table."""

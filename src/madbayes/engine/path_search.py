@@ -43,7 +43,7 @@ FEATURES = Kind(
     FeatureLandscape.of,
     feature_moves,
     most_features,
-    Ways("moves", ("stronger", "coarse", "fresh"), rounds=32, borrow=borrowed),
+    Ways("moves", ("stronger", "coarse", "fresh"), rounds=16, borrow=borrowed),
 )
 
 
@@ -83,7 +83,7 @@ def find_path(
     Groups of less than ``min_weight`` are tiny; a row of the user's weighs ``row_weight``.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
-    chance = rng.spawn(1)[0]  # groupless tables are the same however the path was found
+    chance = rng.spawn(1)[0]  # the same groupless tables, as long as the same numbers are in question
     finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, chance, workers, watch)
     rows, path = finder.without_tiny_groups(X, weights, min_weight)
     n_whole = float(weights[rows].sum()) / row_weight

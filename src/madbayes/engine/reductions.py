@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-# Features that may take the place of one, at most, if not given: all pairs of them are compared.
+# Features that may take the place of one, if it is not said how many: all pairs of them are compared.
 PARTNERS = 15
 # Sets of columns that are compared at once.
 BATCH = 512

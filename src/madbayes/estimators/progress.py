@@ -218,7 +218,8 @@ class PathWatch(Watch):
 
             def looked() -> bool:
                 if number := next(asked):  # at first nothing is done
-                    self.progress.say(f"{self.name}: {number} of at most {most} numbers of groups looked at")
+                    if number <= most:  # then come second looks
+                        self.progress.say(f"{self.name}: {number} of at most {most} numbers of groups looked at")
                     steps.end()
                 return self.is_over()
 
