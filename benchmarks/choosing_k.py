@@ -284,9 +284,7 @@ def main() -> None:
     """Print the tables that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["settings", "fresh", "groupless", "cost"])
-    parser.add_argument(
-        "--seeds", type=int, default=5, help="tables of each kind, or paths for the cost"
-    )
+    parser.add_argument("--seeds", type=int, default=5, help="tables of each kind, or paths for the cost")
     parser.add_argument("--quick", action="store_true", help="one table of each kind")
     options = parser.parse_args()
     n_seeds = 1 if options.quick else options.seeds
