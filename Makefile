@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install -q --disable-pip-version-check
 # The workers of pytest are the parallelism: a BLAS thread pool in each would only get in their way.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Compiled code of another numba is kept apart: its index is written before it, so that what the other left might be read.
+PYTEST_OLDEST = NUMBA_CACHE_DIR=$(abspath $(OLDEST_VENV))/numba $(PYTEST)
 # pyparsing is held back for matplotlib 3.8, whose calls later ones deprecate, and click for typer 0.16.
 OLDEST := "numpy==1.26.*" "scipy==1.11.*" "scikit-learn==1.6.*" "numba==0.59.*" "matplotlib==3.8.*" "pandas==2.1.*" "polars==1.0.*" \
 	"pyparsing==3.1.*" "pyarrow==15.*" "typer==0.16.*" "click==8.2.*"
@@ -72,11 +74,11 @@ outputs: $(VENV)/.installed-docs
 
 test-oldest: $(OLDEST_VENV)/.installed-oldest
 	@echo "Running the tests on the oldest supported dependencies"
-	@$(PYTEST) $(OLDEST_VENV)/bin/python -m pytest -q -n auto
+	@$(PYTEST_OLDEST) $(OLDEST_VENV)/bin/python -m pytest -q -n auto
 
 test-oldest-sklearn: $(OLDEST_VENV)/.installed-oldest
 	@echo "Running the tests of estimators among scikit-learn's on the oldest supported dependencies"
-	@$(PYTEST) $(OLDEST_VENV)/bin/python -m pytest -q -n auto $(SKLEARN_TESTS)
+	@$(PYTEST_OLDEST) $(OLDEST_VENV)/bin/python -m pytest -q -n auto $(SKLEARN_TESTS)
 
 test-bounds: $(VENV)/.installed-dev
 	@echo "Running the tests of the engine with indices checked"
