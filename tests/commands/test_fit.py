@@ -414,3 +414,16 @@ def test_ctrl_c_before_the_search_has_anything_ends_with_a_quick_look(options, t
     assert json.loads((tmp_path / "out" / "run.json").read_text())["interrupted"] is True
     assert len(pd.read_parquet(tmp_path / "out" / "components.parquet")) == (2 if "--groups" in options else 3)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_only_the_command_path_looks_for_it_thoroughly(table, tmp_path, monkeypatch):
+    asked, whole = [], finding.penalty_path
+
+    def penalty_path(*args, **options):
+        asked.append(options["thorough"])
+        return whole(*args, **options)
+
+    monkeypatch.setattr(finding, "penalty_path", penalty_path)
+    assert call("path", table).exit_code == 0
+    assert call("fit", table, "--groups", 3, "--out", tmp_path / "three").exit_code == 0
+    assert asked == [True, False]

@@ -15,6 +15,7 @@ from madbayes.engine.blocks import Workers
 from madbayes.engine.feature_moves import feature_moves, leave_out
 from madbayes.engine.feature_search import (
     BASES,
+    GLANCE,
     SPARE,
     FeatureLandscape,
     all_bases,
@@ -961,3 +962,16 @@ def test_a_single_row():
     found = best_of(FeatureLandscape.of(X, 0.0, K=3))
     assert found.K == 1
     assert_allclose(found.A, X)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_glance_goes_part_of_the_way(seed):
+    """A few iterations from where least squares are; what they lead to is polished from there no worse."""
+    X, _ = linear_gaussian(120, 15, 6, sigma=1.0, seed=seed)
+    Z = np.random.default_rng(seed).integers(2, size=(120, 6), dtype=np.uint8)
+    landscape = FeatureLandscape.of(X, 0.0)
+    glance = landscape.glance(Z)
+    assert glance.value < error_of(X, Z)
+    assert glance.value == pytest.approx(error_of(X, glance.groups))
+    assert glance.passes <= GLANCE < landscape.descend(Z).passes
+    assert landscape.descend(glance.groups).value < glance.value

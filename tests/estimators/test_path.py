@@ -10,7 +10,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from madbayes import DPMeans, penalty_path
+from madbayes.engine.climb import Effort
 from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning
+from madbayes.estimators import path as path_module
 
 KINDS = ("clusters", "features")
 by_kind = pytest.mark.parametrize("kind", KINDS)
@@ -291,3 +293,21 @@ def test_plain_values_of_a_table(three):
     plain = quietly(three).to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["best"] == 3
+
+
+def test_a_thorough_path_may_take_more_work(three, monkeypatch):
+    """Only that: it is compared with as many groupless tables."""
+    efforts, whole = [], path_module.find_path
+
+    def find_path(*args, effort, **options):
+        efforts.append(effort)
+        return whole(*args, effort=effort, **options)
+
+    monkeypatch.setattr(path_module, "find_path", find_path)
+    for thorough in (True, False):
+        quietly(three, n_null=1, thorough=thorough)
+    quietly(three, n_null=1)
+    most, less, default = efforts
+    assert most.work > less.work == Effort().work  # as in estimators
+    assert most._replace(work=less.work) == less
+    assert default == most
