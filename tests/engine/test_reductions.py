@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from madbayes.engine.reductions import all_but_one, explained_squares, reductions
+from madbayes.engine.reductions import reductions
 
 
 def table(seed, N=40, D=5, K=5):
@@ -69,19 +69,10 @@ def test_few_features(K):
 
 
 def test_columns_that_say_the_same_explain_as_much_as_one():
+    """Two features that become the same one, and one that becomes what all rows have, as another does."""
     X, weights, Z = table(1)
-    columns = np.column_stack([Z, Z[:, 0], np.zeros(len(Z), dtype=np.uint8)])
-    twice, once = explained_squares(X, weights, columns, np.array([[0, 1, 5], [0, 1, 6]]))
-    assert_allclose([twice, once], (weights[:, None] * X**2).sum() - error_of(X, weights, Z[:, :2]), rtol=1e-6)
-
-
-def test_sets_are_compared_in_batches(monkeypatch):
-    X, weights, Z = table(2)
-    whole = explained_squares(X, weights, Z, all_but_one(5))
-    monkeypatch.setattr("madbayes.engine.reductions.BATCH", 2)
-    assert_allclose(explained_squares(X, weights, Z, all_but_one(5)), whole, rtol=1e-12)
-
-
-def test_all_but_one():
-    assert_array_equal(all_but_one(3), [[1, 2], [0, 2], [0, 1]])
-    assert all_but_one(1).shape == (1, 0)
+    Z[:, 1] = Z[:, 0] & Z[:, 2]
+    Z[:, 3], Z[:, 4] = 1, 1 - Z[:, 2]
+    expected = sorted(error_of(X, weights, new) for new in every_reduction(Z, [2]))
+    found = reductions(X, weights, Z, np.array([2]), most=1000)
+    assert_allclose([error_of(X, weights, new) for new in found], expected, rtol=1e-6)

@@ -37,7 +37,7 @@ NEAR = 1.03
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
 JOINT_PASS, COLLAPSED_PASS = 6, 2
 # Annealing begins and ends so many times as warm as the noise; so many sweeps, which take as long as so many passes.
-WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 300
+WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 150
 # Other bases that are tried where nothing else helps, all there are of up to eight features.
 BASES = 168
 # A glance at where an allocation leads takes so many iterations.
