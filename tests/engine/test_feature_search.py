@@ -73,8 +73,7 @@ def search_rows(X, A, Z, node_limit):
 
 def compare_rows(X, A, Z):
     """Z : changed to the best codes of the rows, all of which are compared; how many changed."""
-    G, B = A @ A.T, Z @ (A @ A.T) - X @ A.T
-    return kernel.compare_rows(B, G, (X**2).sum(axis=1), Z, len(A), 1e-12)
+    return kernel.compare_rows(X, A, A @ A.T, (X**2).sum(axis=1), Z, len(A), 1e-12, np.empty(Z.shape))
 
 
 def random_weights(rng, N):
@@ -155,6 +154,17 @@ def test_codes_that_are_best_already_stay():
         assert_array_equal(Z, kept)
     assert compare_rows(X, A, Z) == 0
     assert_array_equal(Z, kept)
+
+
+@pytest.mark.parametrize("n_rows", [1, kernel.ABREAST, 2 * kernel.ABREAST + 9])
+@pytest.mark.parametrize("K", [1, 2, 3, 5])
+def test_codes_of_many_rows_are_the_best_of_all(K, n_rows):
+    """So many are compared at once, and the last ones, if fewer, no less."""
+    rng = np.random.default_rng(K)
+    X, A = rng.normal(size=(n_rows, 4)), rng.normal(size=(K, 4))
+    Z = rng.integers(2, size=(n_rows, K)).astype(np.uint8)
+    compare_rows(X, A, Z)
+    assert_array_equal(Z, all_codes(K)[code_errors(X, A).argmin(axis=1)])
 
 
 @pytest.mark.parametrize("K", [kernel.FEW, kernel.FEW + 1])

@@ -12,9 +12,9 @@ from madbayes.engine.kernels.features import drop_dependent, project, square_fea
 from madbayes.engine.kernels.runs import fit_run
 
 # Of up to so many bits all codes are compared, which takes no longer than branch and bound.
-FEW = 10
-# What the codes of so many bits contribute stands in a table that the other bits share.
-LOW = 5
+FEW = 13
+# So many rows are compared at once.
+ABREAST = 128
 
 
 @compiled(fastmath=REORDER)
@@ -198,52 +198,80 @@ def square_codes(G, used, more, squares):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=REORDER)
-def compare_row(g, G, squares, z, used, margin, b, low, high):  # type: ignore[no-untyped-def]
-    """The best of all codes; returns whether it gains more than the margin. z : INOUT; b, low, high : scratch.
+def look_for_better(squares, b, limits, sums, better):  # type: ignore[no-untyped-def]
+    """better : OUT (n,), whether any code of each of some rows costs less than its limit; sums : scratch (n,).
 
-    g : IN (used,), half the gradient at z
-    squares : IN (codes of the high bits, codes of the low bits), as in :func:`square_codes`
+    squares : IN (2^K,), zGz' of every code z
+    b : IN (K, n), 2 Ax of each row; limits : IN (n,)
+
+    Codes come in eights that differ in their first three bits, and each eight differs from the last in one bit. Rows
+    are side by side, as vector instructions take them.
     """
-    bits, code = min(used, LOW), 0
-    for k in range(used):
-        b[k] = -g[k]
-        code += 1 << k if z[k] else 0
-    for j in range(used):
-        if z[j]:
-            for k in range(used):
-                b[k] += G[j, k]
-    double(0.0, b, bits, low)
-    double(0.0, b[bits:], used - bits, high)
-    i, t, best = code >> bits, code & ((1 << bits) - 1), -1
-    least = squares[i, t] - low[t] - high[i] - margin
-    for i in range(1 << (used - bits)):
-        limit, better = least + high[i], 0
-        for t in range(1 << bits):
-            better += squares[i, t] - low[t] < limit
-        for t in range(1 << bits if better else 0):
-            cost = squares[i, t] - low[t] - high[i]
-            if cost < least:
-                least, best = cost, (i << bits) + t
+    n, high, first, second, third = len(limits), 0, b[0], b[1], b[2]
+    for r in range(n):
+        better[r], sums[r] = 0, limits[r]
+    for step in range(len(squares) // 8):
+        k = 0
+        while step and not step >> k & 1:
+            k += 1
+        high ^= 1 << k if step else 0
+        sign = 0.0 if not step else 1.0 if high >> k & 1 else -1.0
+        flipped, s = b[k + 3 if step else 0], squares[8 * high : 8 * high + 8]
+        s0, s1, s2, s3, s4, s5, s6, s7 = s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]
+        for r in range(n):
+            t0 = sums[r] + sign * flipped[r]
+            sums[r] = t0
+            t1, t2, more = t0 + first[r], t0 + second[r], third[r]
+            t3 = t1 + second[r]
+            low = (s0 < t0) | (s1 < t1) | (s2 < t2) | (s3 < t3)
+            better[r] |= low | (s4 < t0 + more) | (s5 < t1 + more) | (s6 < t2 + more) | (s7 < t3 + more)
+
+
+@compiled()
+def choose(squares, b, limit, used, sums, z):  # type: ignore[no-untyped-def]
+    """The best of all codes of a row, if it costs less than the limit; returns whether it does.
+
+    b : IN (room,), Ax; z : INOUT; sums : scratch (2^used,)
+    """
+    best = -1
+    double(0.0, b, used, sums)
+    for code in range(1 << used):
+        if squares[code] - sums[code] < limit:
+            limit, best = squares[code] - sums[code], code
     for k in range(used if best >= 0 else 0):
-        z[k] = (best >> k) & 1
+        z[k] = best >> k & 1
     return best >= 0
 
 
 @compiled()
-def compare_rows(B, G, squares, Z, used, gain):  # type: ignore[no-untyped-def]
-    """The best of all codes of every row; returns how many changed.
+def compare_rows(X, A, G, squares, Z, used, gain, B):  # type: ignore[no-untyped-def]
+    """The best of all codes of every row, if it gains more than rounding; returns how many changed.
 
-    B : IN (N, room), half the gradients at the codes; Z : INOUT
+    squares : IN (N,), |x|^2; Z : INOUT; B : scratch (N, room)
     """
-    bits, changed, total = min(used, LOW), 0, 0.0
-    codes, low, high, b = np.empty(1 << used), np.empty(1 << bits), np.empty(1 << used), np.empty(used)
-    square_codes(G, used, high, codes)
-    table = codes.reshape((1 << (used - bits), 1 << bits))
+    changed, total, K = 0, 0.0, max(used, 3)
+    codes, more = np.full(1 << K, np.inf), np.empty(1 << K)
+    square_codes(G, used, more, codes)
+    b, limits, sums, better = np.zeros((K, ABREAST)), np.empty(ABREAST), np.empty(ABREAST), np.empty(ABREAST, np.uint8)
     for k in range(used):
         total += np.sqrt(G[k, k])
-    for n in range(len(B)):
-        margin = gain * (np.sqrt(squares[n]) + total) * total
-        changed += compare_row(B[n], G, table, Z[n], used, margin, b, low, high)
+    project(X, A, used, B)
+    for start in range(0, len(X), ABREAST):
+        n_rows = min(ABREAST, len(X) - start)
+        limits[n_rows:] = -np.inf
+        for r in range(n_rows):
+            n, code = start + r, 0
+            limits[r] = -gain * (np.sqrt(squares[n]) + total) * total
+            for k in range(used):
+                b[k, r] = 2.0 * B[n, k]
+                if Z[n, k]:
+                    code += 1 << k
+                    limits[r] -= b[k, r]
+            limits[r] += codes[code]
+        look_for_better(codes, b, limits, sums, better)
+        for r in range(n_rows):
+            if better[r]:
+                changed += choose(codes, B[start + r], limits[r], used, more, Z[start + r])
     return changed
 
 
@@ -325,10 +353,10 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
             carry_on(A, before, used, momentum if used == last else 0.0)
             last = used
         square_features(A, used, scratch.G)
-        gradients(X, A, scratch.G, Z, used, is_far, scratch.B)
         if exact and node_limit and used <= FEW and not is_far:
-            changed = compare_rows(scratch.B, scratch.G, squares, Z, used, gain)
+            changed = compare_rows(X, A, scratch.G, squares, Z, used, gain, scratch.B)
         else:
+            gradients(X, A, scratch.G, Z, used, is_far, scratch.B)
             changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit if exact else 0)
         if moving:
             moving, changed = changed > 0, 1
