@@ -8,7 +8,15 @@ import numpy as np
 
 from madbayes.engine.kernels.branching import branch, distance, make_tree
 from madbayes.engine.kernels.compiling import REORDER, compiled
-from madbayes.engine.kernels.features import drop_dependent, project, square_features, take_residual
+from madbayes.engine.kernels.features import (
+    count_pairs,
+    drop_dependent,
+    project,
+    solve,
+    square_features,
+    sum_rows,
+    take_residual,
+)
 from madbayes.engine.kernels.runs import fit_run
 
 # Of up to so many bits all codes are compared, which takes no longer than branch and bound.
@@ -275,6 +283,17 @@ def compare_rows(X, A, G, squares, Z, used, gain, B):  # type: ignore[no-untyped
     return changed
 
 
+@compiled(fastmath=REORDER, inline="always")
+def move_to_code(b, G, z, used):  # type: ignore[no-untyped-def]
+    """b : INOUT (room,), Ax before, and then half the gradient at the code z."""
+    for k in range(used):
+        b[k] = -b[k]
+    for j in range(used):
+        if z[j]:
+            for k in range(used):
+                b[k] += G[j, k]
+
+
 @compiled(fastmath=REORDER)
 def gradients(X, A, G, Z, used, is_far, B):  # type: ignore[no-untyped-def]
     """B : OUT (N, room), half the gradients at the codes Z."""
@@ -290,12 +309,83 @@ def gradients(X, A, G, Z, used, is_far, B):  # type: ignore[no-untyped-def]
         return
     project(X, A, used, B)
     for n in range(len(X)):
+        move_to_code(B[n], G, Z[n], used)
+
+
+@compiled(fastmath=REORDER)
+def project_across(X, A, used, b):  # type: ignore[no-untyped-def]
+    """b : OUT (used, n), 2 Ax of rows side by side; four rows at a time share what is read of a feature."""
+    n_rows, D = X.shape
+    whole = n_rows - n_rows % 4
+    for n in range(0, whole, 4):
         for k in range(used):
-            B[n, k] = -B[n, k]
+            b0 = b1 = b2 = b3 = 0.0
+            for d in range(D):
+                a = A[k, d]
+                b0 += X[n, d] * a
+                b1 += X[n + 1, d] * a
+                b2 += X[n + 2, d] * a
+                b3 += X[n + 3, d] * a
+            b[k, n], b[k, n + 1], b[k, n + 2], b[k, n + 3] = 2.0 * b0, 2.0 * b1, 2.0 * b2, 2.0 * b3
+    for n in range(whole, n_rows):
+        for k in range(used):
+            total = 0.0
+            for d in range(D):
+                total += X[n, d] * A[k, d]
+            b[k, n] = 2.0 * total
+
+
+@compiled(fastmath=REORDER)
+def look_for_flips(b, bits, G, lengths, rounding, costs, better):  # type: ignore[no-untyped-def]
+    """better : OUT (n,), whether flipping one or two bits of each of some rows gains; costs : scratch (used, n).
+
+    b : IN (used, n), 2 Ax of each row; bits : IN (used, n), 1 or -1; lengths, rounding : IN, as in :func:`flip_row`
+    """
+    used, n = b.shape
+    for r in range(n):
+        better[r] = 0
+    for k in range(used):
+        own, bit, x, cost, square, length = 0.0, bits[k], b[k], costs[k], G[k, k], lengths[k]
+        for r in range(n):
+            cost[r] = -x[r]
         for j in range(used):
-            if Z[n, j]:
+            own, other, product = own + G[k, j], bits[j], G[k, j]
+            for r in range(n):
+                cost[r] += product * other[r]
+        # The gradient is 2 Gz - 2 Ax, and 2z the bits and one.
+        for r in range(n):
+            cost[r] = square - bit[r] * (cost[r] + own) + rounding[r] * length
+            better[r] |= cost[r] < 0.0
+        for j in range(k):
+            other, less, product = bits[j], costs[j], 2.0 * G[k, j]
+            for r in range(n):
+                better[r] |= cost[r] + less[r] + product * bit[r] * other[r] < 0.0
+
+
+@compiled()
+def flip_rows(X, A, G, squares, Z, used, gain):  # type: ignore[no-untyped-def]
+    """Flips of one or two bits as long as they gain; returns how many codes changed. Z : INOUT.
+
+    The same as :func:`search_rows` without branch and bound, but most rows need no more than a look, many at once.
+    """
+    changed, g, single, largest, lengths = 0, np.empty(used), np.empty(used), np.empty(used), np.empty(used)
+    total, rounding, better = measure(G, used, largest, lengths), np.zeros(ABREAST), np.empty(ABREAST, np.uint8)
+    b, bits, costs = np.zeros((used, ABREAST)), np.ones((used, ABREAST)), np.empty((used, ABREAST))
+    for start in range(0, len(X), ABREAST):
+        n_rows = min(ABREAST, len(X) - start)
+        project_across(X[start : start + n_rows], A, used, b)
+        for r in range(n_rows):
+            rounding[r] = gain * (np.sqrt(squares[start + r]) + total)
+            for k in range(used):
+                bits[k, r] = 2.0 * Z[start + r, k] - 1.0
+        look_for_flips(b, bits, G, lengths, rounding, costs, better)
+        for r in range(n_rows):
+            if better[r]:
                 for k in range(used):
-                    B[n, k] += G[j, k]
+                    g[k] = 0.5 * b[k, r]
+                move_to_code(g, G, Z[start + r], used)
+                changed += flip_row(g, G, largest, lengths, Z[start + r], used, rounding[r], single)
+    return changed
 
 
 @compiled(inline="always")
@@ -333,6 +423,26 @@ def carry_on(A, before, used, momentum):  # type: ignore[no-untyped-def]
             before[k, d] = now
 
 
+@compiled(fastmath=REORDER)
+def follow(X, Z, before, used, pairs, sums):  # type: ignore[no-untyped-def]
+    """pairs, sums : INOUT (room, room) and (room, D), Z'Z and Z'X of codes ``before``, and then of Z. before : INOUT."""
+    for n in range(len(X)):
+        same = True
+        for k in range(used):
+            same &= Z[n, k] == before[n, k]
+        if same:
+            continue
+        for i in range(used):
+            for j in range(used):
+                pairs[i, j] += np.float64(Z[n, i] * Z[n, j]) - np.float64(before[n, i] * before[n, j])
+        for k in range(used):
+            if Z[n, k] != before[n, k]:
+                step = 2.0 * Z[n, k] - 1.0
+                for d in range(X.shape[1]):
+                    sums[k, d] += step * X[n, d]
+                before[n, k] = Z[n, k]
+
+
 @compiled()
 def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum, is_far, scratch):  # type: ignore[no-untyped-def]
     """Least squares and best codes in turn until no code changes. Z, A : INOUT.
@@ -343,18 +453,29 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
 
     Returns how many features there are, and the number of iterations.
     """
-    iteration, changed, exact, moving = 0, 1, False, momentum > 0.0
-    before, last = np.zeros(A.shape), -1
+    iteration, changed, exact, moving, is_new = 0, 1, False, momentum > 0.0, True
+    pairs, weighted, codes, before, last = np.empty((used, used)), np.empty((used, used)), Z.copy(), np.zeros(A.shape), -1
     while changed and iteration < max_iter:
         iteration += 1
-        fit_run(X, weights, Z, A, used, scratch)
-        used = drop_dependent(Z, A, used, scratch.independent)
+        # Weights are not followed: next to large ones that come and go, small ones would be lost.
+        if is_new or weights.size or 2 * changed > len(Z):
+            count_pairs(Z, weights, used, pairs, weighted)
+            sum_rows(X, weights, Z, used, scratch.sums)
+            codes[:] = Z
+        else:
+            follow(X, Z, codes, used, pairs, scratch.sums)
+        scratch.pairs[:used, :used], scratch.weighted[:used, :used] = pairs[:used, :used], weighted[:used, :used]
+        solve(scratch.pairs, scratch.weighted, weights.size > 0, scratch.sums, A, used, scratch.independent)
+        kept = drop_dependent(Z, A, used, scratch.independent)
+        used, is_new = kept, kept < used
         if moving:
             carry_on(A, before, used, momentum if used == last else 0.0)
             last = used
         square_features(A, used, scratch.G)
         if exact and node_limit and used <= FEW and not is_far:
             changed = compare_rows(X, A, scratch.G, squares, Z, used, gain, scratch.B)
+        elif used and not is_far and not (exact and node_limit):
+            changed = flip_rows(X, A, scratch.G, squares, Z, used, gain)
         else:
             gradients(X, A, scratch.G, Z, used, is_far, scratch.B)
             changed = search_rows(scratch.B, scratch.G, squares, Z, used, gain, node_limit if exact else 0)
@@ -363,10 +484,8 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
             continue
         # Flips of one or two bits first; once they change nothing, all codes, or branch and bound.
         exact, changed = changed == 0, changed + (not exact)
-    if moving or changed:
-        fit_run(X, weights, Z, A, used, scratch)
-        used = drop_dependent(Z, A, used, scratch.independent)
-    return used, iteration
+    fit_run(X, weights, Z, A, used, scratch)  # without the rounding of what was followed
+    return drop_dependent(Z, A, used, scratch.independent), iteration
 
 
 @compiled(fastmath=REORDER)
