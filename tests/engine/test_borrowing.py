@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
-from madbayes.engine.borrowing import borrowed, unlike
+from madbayes.engine.borrowing import borrowed, swapped, unlike
 from madbayes.engine.climb import ALIKE, differences
 from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.model import bp_means_objective
@@ -43,13 +43,17 @@ def planted(seed, sizes):
     return FeatureLandscape.of(Z @ A + 0.01 * rng.normal(size=(120, 20)), 0.0), Z
 
 
+both_ways = pytest.mark.parametrize("take", [borrowed, swapped])
+
+
+@both_ways
 @pytest.mark.parametrize("seed", range(5))
-def test_a_long_feature_takes_the_place_of_a_short_one(seed):
+def test_a_long_feature_takes_the_place_of_a_short_one(seed, take):
     """Of four planted features the longest is missing; all four are known of a larger number."""
     landscape, Z = planted(seed, [4.0, 3.0, 3.0, 1.0])
     here = landscape.with_K(3)
     poor = here.descend(Z[:, 1:], max_iter=0)
-    found = borrowed(here, poor, [landscape.descend(Z)])
+    found = take(here, poor, [landscape.descend(Z)])
     best = here.polish(Z[:, :3])
     assert found.K == 3
     assert found.value <= (1 + 1e-9) * best.value
@@ -57,14 +61,15 @@ def test_a_long_feature_takes_the_place_of_a_short_one(seed):
     assert found.value == pytest.approx(bp_means_objective(0.0)(landscape.table.X, found.groups, found.A, None))
 
 
+@both_ways
 @given(st.integers(0, 10**6), st.integers(1, 4))
-def test_it_is_never_worse_and_has_as_many_features(seed, K):
+def test_it_is_never_worse_and_has_as_many_features(take, seed, K):
     rng = np.random.default_rng(seed)
     landscape = FeatureLandscape.of(rng.normal(size=(30, 5)), 0.0)
     here = landscape.with_K(K)
     solution = here.polish(rng.integers(2, size=(30, K)))
     larger = [landscape.with_K(more).polish(rng.integers(2, size=(30, more))) for more in (K + 1, K + 2)]
-    found = borrowed(here, solution, larger)
+    found = take(here, solution, larger)
     assert found.K == solution.K
     assert found.value <= solution.value
     assert found.passes >= 1

@@ -53,6 +53,9 @@ class Watch:
 
 # Moves without success for each group, before a lineage ends.
 PATIENCE = 1
+# The largest number has starts of its own, up to so many, until the best is reached about twice: two errors are about
+# the same if they differ by no more than one group that explains noise would explain.
+STARTS, ABOUT = 6, 1.02
 # Numbers up to this one have starts of their own at once: beyond, they cost much and are seldom better.
 MAX_FRESH = 6
 # Lineages of moves alone, which cost little, begin so many at once.
@@ -62,7 +65,7 @@ WIDTH = 4
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
 ALIKE = 0.1
 # Operations after which ways to go on that do not pay end, no other is tried, and those that have paid end, too.
-LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 2.0 * WORK
+LEAST, ENOUGH, MOST = 0.1 * WORK, 1.0 * WORK, 2.6 * WORK
 # A way pays if errors fall by so much in sum, as shares of what they were, when it is gone along the whole path.
 PAYS = 1e-3
 # What it has brought before counts for so much of that: chance takes part in it.
@@ -95,13 +98,15 @@ class Ways(NamedTuple):
 
     "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "coarse" is such a
     one in the coarse table, if there is one, "fresh" are two with starts of their own, one of them there. In any case
-    groups are borrowed of solutions that have more of them, once for each solution, where that is possible.
+    groups are borrowed of solutions that have more of them, once for each solution, and then swapped for such ones in
+    the best, where that is possible.
     """
 
     first: Way = "stronger"  # on the first way down
     later: tuple[Way, ...] = ("stronger",)  # then the one that has paid most, along the whole path each time
     rounds: int = 2  # times down and up, at most
     borrow: Borrow | None = None
+    swap: Borrow | None = None
 
 
 def solve_path(
@@ -192,7 +197,7 @@ class Climb:
         own, too.
         """
         last = len(self.pools) - 1
-        self.keep(last, self.improved(self.at(last), n_fresh=1))
+        self.crown(last)
         down, up = range(last, 0, -1), range(1, last + 1)
         self.go_along(down[1:], self.ways.first, np.inf, MAX_FRESH)
         gains = dict.fromkeys(self.ways.later, np.inf)
@@ -203,6 +208,19 @@ class Climb:
             way = max(allowed, key=lambda way: gains[way])
             gain = self.go_along(up if n % 2 else down, way, self.limit(gains[way]))
             gains[way] = gain + (0.0 if np.isinf(gains[way]) else KEPT * gains[way])
+
+    def crown(self, last: int) -> None:
+        """The largest number from starts of its own, as many as it takes: all others come down from it.
+
+        What the way up has led to counts as one of them.
+        """
+        errors = [self.pools[last][0].value]
+        while len(errors) <= STARTS and sum(error <= ABOUT * min(errors) for error in errors) < 2:
+            found = self.improved(self.at(last), n_fresh=1)
+            self.keep(last, found)
+            errors.append(found[0].value)
+            if self.is_over():
+                break
 
     def limit(self, gain: float) -> float:
         """The work up to which a way may be followed that has brought so much, or infinitely much if it is new."""
@@ -223,8 +241,9 @@ class Climb:
             if n_fresh >= self.pools[i][0].K:
                 self.keep(i, self.improved(self.at(i), n_fresh=1))
             if not self.landscape.is_exact(self.pools[i][0]):
-                self.keep(i, self.borrowed(i))
+                self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i]))
                 self.keep(i, self.followed(way, i))
+                self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
         pairs = zip(self.solutions, before, strict=True)
         return sum(1 - now.value / then.value for now, then in pairs if not self.landscape.is_exact(then))
 
@@ -251,7 +270,7 @@ class Climb:
         return self.improved(here, best, is_coarse=way == "coarse")
 
     def is_untried(self, i: int, way: str | int, solution: Solution) -> bool:
-        """Whether borrowing, or a neighbour's solution, has not led on from there; it is about to."""
+        """Whether borrowing, swaps, or a neighbour's solution have not led on from there; they are about to."""
         key = (i, way, solution.value)
         is_new = key not in self.tried
         self.tried.add(key)
@@ -268,13 +287,13 @@ class Climb:
         self.work += sum(one.passes * here.cost(one.K) for one in found)
         return list(found)
 
-    def borrowed(self, i: int) -> list[Solution]:
-        """What groups of solutions that have more of them lead to, from all that is new of a number."""
-        here, borrow, larger = self.at(i), self.ways.borrow, self.solutions[i + 1 :]
-        if borrow is None or not larger:
+    def taken(self, i: int, name: str, take: Borrow | None, starts: Sequence[Solution]) -> list[Solution]:
+        """What groups of solutions that have more of them lead to, from those of a number that are new."""
+        here, larger = self.at(i), self.solutions[i + 1 :]
+        if take is None or not larger:
             return []
-        starts = [one for one in self.pools[i] if self.is_untried(i, "borrow", one)]
-        found = self.workers.map(lambda start: borrow(here, start, larger), starts)
+        new = [one for one in starts if self.is_untried(i, name, one)]
+        found = self.workers.map(lambda start: take(here, start, larger), new)
         self.work += sum(one.passes * here.cost(one.K) for one in found)
         return list(found)
 

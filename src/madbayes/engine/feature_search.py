@@ -278,9 +278,9 @@ class FeatureLandscape:
             solution = more
         return solution
 
-    def glance(self, groups: NDArray) -> Solution:
+    def glance(self, groups: NDArray, iterations: int = GLANCE) -> Solution:
         """About where an allocation leads."""
-        return self.descend(groups, node_limit=0, max_iter=GLANCE)
+        return self.descend(groups, node_limit=0, max_iter=iterations)
 
     def descend(
         self, groups: NDArray, node_limit: int | None = None, momentum: float = 0.0, max_iter: int = MAX_ITER

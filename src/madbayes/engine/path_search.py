@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.borrowing import borrowed
+from madbayes.engine.borrowing import borrowed, swapped
 from madbayes.engine.climb import CAREFUL_EFFORT, QUICK_EFFORT, Effort, Watch, Ways, memberships, solve_path
 from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_moves import feature_moves
@@ -43,7 +43,7 @@ FEATURES = Kind(
     FeatureLandscape.of,
     feature_moves,
     most_features,
-    Ways("moves", ("stronger", "coarse", "fresh"), rounds=16, borrow=borrowed),
+    Ways("moves", ("stronger", "coarse", "fresh"), rounds=24, borrow=borrowed, swap=swapped),
 )
 
 

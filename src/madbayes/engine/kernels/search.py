@@ -425,7 +425,10 @@ def carry_on(A, before, used, momentum):  # type: ignore[no-untyped-def]
 
 @compiled(fastmath=REORDER)
 def follow(X, Z, before, used, pairs, sums):  # type: ignore[no-untyped-def]
-    """pairs, sums : INOUT (room, room) and (room, D), Z'Z and Z'X of codes ``before``, and then of Z. before : INOUT."""
+    """pairs, sums : INOUT (room, room) and (room, D), Z'Z and Z'X of the codes ``before``, and then of Z.
+
+    before : INOUT, becomes Z
+    """
     for n in range(len(X)):
         same = True
         for k in range(used):
@@ -454,7 +457,8 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
     Returns how many features there are, and the number of iterations.
     """
     iteration, changed, exact, moving, is_new = 0, 1, False, momentum > 0.0, True
-    pairs, weighted, codes, before, last = np.empty((used, used)), np.empty((used, used)), Z.copy(), np.zeros(A.shape), -1
+    pairs, weighted, codes = np.empty((used, used)), np.empty((used, used)), Z.copy()
+    before, last = np.zeros(A.shape), -1
     while changed and iteration < max_iter:
         iteration += 1
         # Weights are not followed: next to large ones that come and go, small ones would be lost.
