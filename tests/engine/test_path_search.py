@@ -199,6 +199,46 @@ def test_sparse_features_are_no_worse_than_separate_searches(table_seed, seed):
         assert solutions[K].value <= 1.001 * separate("features", X, K, seed=K)
 
 
+def test_no_planted_feature_is_missed_at_the_end():
+    """All numbers come down from the largest. From one start of it, this path misses one of twelve sparse features."""
+    X = linear_gaussian(300, 40, 12, 0.5, 0.15)
+    planted = np.random.default_rng(0).random((300, 12)) < 0.15
+    fitted = planted @ np.linalg.lstsq(planted.astype(float), X, rcond=None)[0]
+    solutions = solve("features", X, 13, seed=5, effort=Effort(work=0.0))
+    assert solutions[12].value <= 1.001 * ((X - fitted) ** 2).sum()
+
+
+@pytest.fixture
+def starts(monkeypatch):
+    """Errors that starts of the largest number lead to, in this order, and those that were asked for."""
+    found, asked, whole = [], [], Climb.improved
+
+    def improved(self, here, starts=(), n_fresh=0, **options):
+        if not (found and n_fresh):
+            return whole(self, here, starts, n_fresh, **options)
+        asked.append(found.pop(0))
+        return [self.pools[-1][0]._replace(value=asked[-1])]
+
+    monkeypatch.setattr(Climb, "improved", improved)
+    return found, asked
+
+
+@pytest.mark.parametrize(
+    ("errors", "enough"),
+    [([100.0, 1.0], 1), ([50.0, 50.9, 1.0], 2), ([50.0, 40.0, 30.0, 30.3, 1.0], 4), ([60.0, 50, 40, 30, 20, 10, 5], 6)],
+)
+def test_the_largest_number_is_begun_until_two_agree(starts, errors, enough):
+    """What the way up has led to is one of them; here its error is 100."""
+    starts[0].extend(errors)
+    with Workers(1) as workers:
+        landscape = FEATURES.landscape(linear_gaussian(30, 6, 2), 0.0, None)
+        climb = Climb(landscape, FEATURES.moves, Effort(), np.random.default_rng(0), workers, FEATURES.ways, bool, [])
+        climb.pools = [[landscape.with_K(2).polish(np.eye(30, 2))._replace(value=100.0)]]
+        climb.crown(0)
+    assert starts[1] == errors[:enough]
+    assert climb.pools[0][0].value == min(100.0, *errors[:enough])
+
+
 def values(solutions):
     return np.array([solution.value for solution in solutions])
 
@@ -308,9 +348,11 @@ def test_each_way_leads_to_as_many_groups_as_there_were(kind):
             assert found, way
             assert {one.K for one in found} == {K}
         assert len(climb.followed("fresh", 3)) == 2
-        assert [one.K for one in climb.borrowed(3)] == ([K] if kind == "features" else [])
-        assert climb.borrowed(3) == []  # it was tried
-        assert climb.borrowed(len(before) - 1) == []  # there is nobody to borrow from
+        for name, take in (("borrow", ways.borrow), ("swap", ways.swap)):
+            last, pool = len(before) - 1, climb.pools[3]
+            assert [one.K for one in climb.taken(3, name, take, pool)] == ([K] if kind == "features" else [])
+            assert climb.taken(3, name, take, pool) == []  # it was tried
+            assert climb.taken(last, name, take, climb.pools[last]) == []  # there is nobody to take from
     assert climb.work > 0
 
 

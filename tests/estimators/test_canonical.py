@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -39,6 +39,33 @@ def test_without_a_base_nothing_is_told_otherwise():
     assert told_by_the_fewer(np.zeros((3, 0), dtype=np.uint8), np.zeros((0, 2)), np.ones(3)) is None
 
 
+def told_otherwise(Z, A):
+    return canonical.told_otherwise(A, Z.sum(axis=0), len(Z), Z.T.astype(float) @ Z, len(Z))
+
+
+@given(codes, st.integers(2, 12), st.integers(2, 4))
+def test_where_all_rows_have_one_of_two_components_there_can_be_a_base(rng, N, K):
+    Z, A = rng.integers(2, size=(N, K), dtype=np.uint8), rng.normal(size=(K, 3))
+    Z[0, 0], Z[1, 0] = 1, 0
+    Z[:, 1] = 1 - Z[:, 0]
+    assume(np.linalg.matrix_rank(Z) == K)  # as the components of estimators are
+    told = told_otherwise(Z, A)
+    sums = np.array([code @ told for code in np.ndindex(*[2] * K)])
+    distances = ((Z @ A)[:, None] - sums) ** 2
+    assert_allclose(distances.sum(axis=2).min(axis=1), 0, atol=1e-20)
+    codes = np.array(list(np.ndindex(*[2] * K)))[distances.sum(axis=2).argmin(axis=1)]
+    assert codes.all(axis=0).any()
+    assert told_otherwise(codes.astype(np.uint8), told) is None
+
+
+def test_two_components_with_a_row_that_has_both_or_none_are_left_alone():
+    A = np.eye(2)
+    assert told_otherwise(np.array([[1, 0], [0, 1], [1, 0]], dtype=np.uint8), A) is not None
+    assert told_otherwise(np.array([[1, 0], [0, 1], [1, 1]], dtype=np.uint8), A) is None
+    assert told_otherwise(np.array([[1, 0], [0, 1], [0, 0]], dtype=np.uint8), A) is None
+    assert told_otherwise(np.array([[1, 1], [0, 0]], dtype=np.uint8), A) is None
+
+
 def test_of_two_halves_the_positive_one():
     Z, A = np.array([[1, 1], [1, 0]], dtype=np.uint8), np.array([[5.0, 5.0], [-1.0, 2.0]])
     assert_allclose(told_by_the_fewer(Z, A, np.ones(2)), [[4.0, 7.0], [1.0, -2.0]])
@@ -52,6 +79,21 @@ def based():
     Z = np.column_stack([np.ones(80), rng.random((80, 3)) < [0.7, 0.7, 0.2]]).astype(np.uint8)
     A = np.array([[30.0, 20, 10, 0, 5], [4, 0, 0, 4, 0], [0, 5, 0, 0, -3], [0, 0, 6, 1, 1]])
     return Z @ A + 0.05 * rng.normal(size=(80, 5)), Z, A
+
+
+@pytest.mark.parametrize("model", [KFeatures(4, random_state=0), BPMeans(20.0, random_state=0)])
+def test_two_components_of_which_each_row_has_one_print_as_a_base_and_one(model, based):
+    """Whether or not the base is told, the sums are the same."""
+    X, Z, A = based
+    either, B = Z.copy(), A.copy()
+    either[:, 0] -= Z[:, 1]
+    B[1] += A[0]
+    assert_allclose(either @ B, Z @ A)
+    found = [model.set_params(search="paper", n_init=1, init=init).fit(X) and (model.components_, model.allocations_)
+             for init in ((Z, A), (either, B))]  # fmt: skip
+    assert found[1][1].all(axis=0).any()
+    assert_array_equal(found[0][1], found[1][1])
+    assert_allclose(found[0][0], found[1][0])
 
 
 @pytest.mark.parametrize("model", [KFeatures(4, random_state=0), BPMeans(20.0, random_state=0)])

@@ -323,6 +323,16 @@ def independent_features(Z: NDArray[np.uint8], workers: Workers) -> NDArray[np.b
     """Which columns are not redundant, block by block: :func:`madbayes.paper.features.independent_columns`."""
     from madbayes.engine import kernels
 
+    K = Z.shape[1]
+    independent = np.empty(K, dtype=bool)
+    kernels.eliminate(shared_rows(Z, workers), np.empty((K, 0)), K, independent)
+    return independent
+
+
+def shared_rows(Z: NDArray[np.uint8], workers: Workers) -> NDArray[np.float64]:
+    """How many rows have both of two features, Z'Z, block by block."""
+    from madbayes.engine import kernels
+
     K, no_weights = Z.shape[1], np.empty(0)
 
     def pairs(rows: slice) -> NDArray[np.float64]:
@@ -330,10 +340,7 @@ def independent_features(Z: NDArray[np.uint8], workers: Workers) -> NDArray[np.b
         kernels.count_pairs(np.ascontiguousarray(Z[rows]), no_weights, K, counted, counted)
         return counted
 
-    independent = np.empty(K, dtype=bool)
-    total = np.sum(workers.map(pairs, row_blocks(*Z.shape)), axis=0)
-    kernels.eliminate(total, np.empty((K, 0)), K, independent)
-    return independent
+    return np.asarray(np.sum(workers.map(pairs, row_blocks(*Z.shape)), axis=0))
 
 
 def least_squares_features(X: NDArray, Z: NDArray, sample_weight: Weights, workers: Workers) -> NDArray:

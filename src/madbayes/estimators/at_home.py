@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from madbayes.engine import cluster_passes, covariance_passes, feature_passes
 from madbayes.engine.homes import Descent
 from madbayes.engine.path import users_level
-from madbayes.estimators.canonical import canonical_order, told_by_the_fewer
+from madbayes.estimators.canonical import canonical_order, told_otherwise
 from madbayes.estimators.problem import Problem, State
 from madbayes.model import MeansCovariances, Objective
 from madbayes.paper.result import RELATIVE_GAIN
@@ -177,9 +177,9 @@ class FeaturesAtHome(AtHome):
         return state
 
     def _turned(self, problem: Problem, state: State) -> NDArray | None:
-        """Components told by the fewer, if they are not."""
+        """The same components as they are to be told, if they are not."""
         rows, (home, known) = state.assigned, problem.at_home()
-        return told_by_the_fewer(state.A, rows.sizes, known.weight, np.diag(rows.sums.pairs) == len(home))
+        return told_otherwise(state.A, rows.sizes, known.weight, rows.sums.pairs, len(home))
 
     def _settle_once(self, problem: Problem, objective: Objective, A: NDArray) -> State:
         home, known = problem.at_home()

@@ -16,6 +16,26 @@ def canonical_order(A: Any, sizes: NDArray) -> NDArray[np.intp]:
     return np.lexsort((*means_of(A).T[::-1], -sizes))
 
 
+def told_otherwise(A: NDArray, sizes: NDArray, total: float, pairs: NDArray, n_rows: int) -> NDArray | None:
+    """The same sums told with a base in all rows, where there can be one, and components that the fewer rows have.
+
+    ``pairs`` is Z'Z, ``n_rows`` the number of rows, others as in :func:`told_by_the_fewer`. Where all rows have just
+    one of two components, the first can be in all of them, and the difference in those that had the second. None where
+    everything is told so already.
+    """
+    counts = np.diag(pairs)
+    in_all = counts == n_rows
+    halves = np.argwhere((counts[:, None] + counts == n_rows) & (pairs == 0))
+    if not len(halves):
+        return told_by_the_fewer(A, sizes, total, in_all)
+    base, other = halves[0]
+    A, sizes = A.astype(np.float64), sizes.astype(np.float64)
+    A[other] -= A[base]
+    sizes[base], in_all[base] = total, True
+    fewer = told_by_the_fewer(A, sizes, total, in_all)
+    return A if fewer is None else fewer
+
+
 def told_by_the_fewer(A: NDArray, sizes: NDArray, total: float, in_all: NDArray[np.bool_]) -> NDArray | None:
     """Components that no more than half of the rows have, their sum with a base in all rows unchanged.
 

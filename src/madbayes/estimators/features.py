@@ -15,6 +15,7 @@ from madbayes.engine.allocation import (
     independent_features,
     k_features,
     least_squares_features,
+    shared_rows,
 )
 from madbayes.engine.blocks import Workers, row_blocks
 from madbayes.engine.bounds import spectral_bound
@@ -24,7 +25,7 @@ from madbayes.engine.path_search import FEATURES, Kind
 from madbayes.engine.seeding import seed_features
 from madbayes.estimators import validation
 from madbayes.estimators.at_home import FeaturesAtHome, warn_of_fewer
-from madbayes.estimators.canonical import told_by_the_fewer
+from madbayes.estimators.canonical import told_otherwise
 from madbayes.estimators.online import OnlineFeatures
 from madbayes.estimators.problem import Found, Problem, State, as_float64
 from madbayes.estimators.progress import Budget, Steps
@@ -154,11 +155,11 @@ class FeatureEstimator(FeaturesAtHome, OnlineFeatures):
         return state
 
     def _settle_in_order(self, problem: Problem, objective: Objective, A: NDArray) -> State:
-        """With a base in all rows, a component that most of them have is told by those that lack it."""
+        """With a base in all rows if there can be one; then what most of them have is told by those that lack it."""
         state = super()._settle_in_order(problem, objective, A)
-        while (turned := self._told_by_the_fewer(problem, state)) is not None:
+        while (turned := self._told_otherwise(problem, state)) is not None:
             other = super()._settle_in_order(problem, objective, turned)
-            if other.value >= state.value and self._told_by_the_fewer(problem, other) is not None:
+            if other.value >= state.value and self._told_otherwise(problem, other) is not None:
                 break  # rows that have two best codes go back and forth
             state = other
         return self._of_its_codes(problem, objective, state)
@@ -171,9 +172,10 @@ class FeatureEstimator(FeaturesAtHome, OnlineFeatures):
         value = self._loss(problem, objective.likelihood, state.assigned, as_float64(A))
         return State(state.assigned, A, value + objective.prior.penalty(np.eye(len(A)), objective.penalty))
 
-    def _told_by_the_fewer(self, problem: Problem, state: State) -> NDArray | None:
+    def _told_otherwise(self, problem: Problem, state: State) -> NDArray | None:
+        """The same components as they are to be told, if they are not."""
         weights, Z = problem.weights, state.assigned
-        return told_by_the_fewer(state.A, weights @ Z, weights.sum(), Z.all(axis=0))
+        return told_otherwise(state.A, weights @ Z, weights.sum(), shared_rows(Z, problem.workers), len(Z))
 
     def _bound(self, problem: Problem, penalty: float) -> float:
         return spectral_bound(problem.squared_spectrum(np.zeros(problem.X.shape[1])), penalty, self._cap())
