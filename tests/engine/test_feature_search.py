@@ -71,6 +71,11 @@ def search_rows(X, A, Z, node_limit):
     return kernel.search_rows(B, G, (X**2).sum(axis=1), Z, len(A), 1e-12, node_limit)
 
 
+def flip_rows(X, A, Z):
+    """Z : changed by flips of one or two bits of the rows; how many changed."""
+    return kernel.flip_rows(X, A, A @ A.T, (X**2).sum(axis=1), Z, len(A), 1e-12)
+
+
 def compare_rows(X, A, Z):
     """Z : changed to the best codes of the rows, all of which are compared; how many changed."""
     return kernel.compare_rows(X, A, A @ A.T, (X**2).sum(axis=1), Z, len(A), 1e-12, np.empty(Z.shape))
@@ -132,11 +137,13 @@ def test_codes_of_rows_are_the_best_of_all(problem, unit, compares):
     assert (errors <= code_errors(X, A).min(axis=1) + slack).all()
 
 
-@given(features())
-def test_flips_alone_leave_no_pair_of_bits_to_flip(problem):
-    X, A, Z = problem
-    Z = Z.copy()
-    search_rows(X, A, Z, 0)
+@given(features(), st.sampled_from([1e-100, 1e-50, 1.0, 1e50, 1e100]), st.booleans())
+def test_flips_alone_leave_no_pair_of_bits_to_flip(problem, unit, looks):
+    """One row after the other, or after a look at many at once."""
+    X, A, Z = problem[0] * unit, problem[1] * unit, problem[2].copy()
+    changed = flip_rows(X, A, Z) if looks else search_rows(X, A, Z, 0)
+    assert changed == (problem[2] != Z).any(axis=1).sum()
+    X, A = problem[:2]
     errors = code_errors(X, A)
     own = ((X - Z @ A) ** 2).sum(axis=1)
     near = np.abs(Z[:, None].astype(int) - all_codes(len(A))).sum(axis=2) <= 2
@@ -163,8 +170,11 @@ def test_codes_of_many_rows_are_the_best_of_all(K, n_rows):
     rng = np.random.default_rng(K)
     X, A = rng.normal(size=(n_rows, 4)), rng.normal(size=(K, 4))
     Z = rng.integers(2, size=(n_rows, K)).astype(np.uint8)
+    flipped, kept = Z.copy(), Z.copy()
     compare_rows(X, A, Z)
     assert_array_equal(Z, all_codes(K)[code_errors(X, A).argmin(axis=1)])
+    assert flip_rows(X, A, flipped) == search_rows(X, A, kept, 0)
+    assert_array_equal(flipped, kept)
 
 
 @pytest.mark.parametrize("K", [kernel.FEW, kernel.FEW + 1])
@@ -175,6 +185,18 @@ def test_polishing_leaves_no_better_code_however_many_features_there_are(K):
     solution = landscape.descend(landscape.rough_start(np.random.default_rng(1)), node_limit=10**6)
     own = ((X - solution.groups @ solution.A) ** 2).sum(axis=1)
     assert_allclose(own, code_errors(X, solution.A).min(axis=1), rtol=1e-9)
+
+
+@given(seeds, st.integers(1, 20), st.integers(1, 6))
+def test_sums_follow_the_codes(seed, N, K):
+    rng = np.random.default_rng(seed)
+    X, before = rng.normal(size=(N, 3)), rng.integers(2, size=(N, K), dtype=np.uint8)
+    Z = np.where(rng.random((N, K)) < 0.2, 1 - before, before).astype(np.uint8)
+    pairs, sums = before.T.astype(float) @ before, before.T @ X
+    kernel.follow(X, Z, before, K, pairs, sums)
+    assert_array_equal(before, Z)
+    assert_array_equal(pairs, Z.T.astype(float) @ Z)
+    assert_allclose(sums, Z.T @ X, atol=1e-12)
 
 
 @given(features())
