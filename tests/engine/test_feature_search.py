@@ -30,7 +30,7 @@ from madbayes.engine.feature_search import (
 )
 from madbayes.engine.kernels import search as kernel
 from madbayes.engine.kernels.annealing import FRESH, NEVER
-from madbayes.engine.kernels.side_by_side import ABREAST
+from madbayes.engine.kernels.side_by_side import AT_ONCE
 from madbayes.engine.search import ABREAST, STRIDE, Search, report, search
 from madbayes.model import bp_means_objective
 from madbayes.paper import allocations, exhaustive
@@ -164,7 +164,7 @@ def test_codes_that_are_best_already_stay():
     assert_array_equal(Z, kept)
 
 
-@pytest.mark.parametrize("n_rows", [1, ABREAST, 2 * ABREAST + 9])
+@pytest.mark.parametrize("n_rows", [1, AT_ONCE, 2 * AT_ONCE + 9])
 @pytest.mark.parametrize("K", [1, 2, 3, 5])
 def test_codes_of_many_rows_are_the_best_of_all(K, n_rows):
     """So many are compared at once, and the last ones, if fewer, no less."""

@@ -9,7 +9,7 @@ from madbayes.engine.kernels.compiling import REORDER, compiled
 from madbayes.engine.kernels.features import project
 
 # So many rows are compared at once.
-ABREAST = 128
+AT_ONCE = 128
 
 
 @compiled(fastmath=REORDER)
@@ -109,10 +109,10 @@ def flip_rows(X, A, G, squares, Z, used, gain):  # type: ignore[no-untyped-def]
     The same as flips of one row after the other, but most rows need no more than a look, many at once.
     """
     changed, g, single, largest, lengths = 0, np.empty(used), np.empty(used), np.empty(used), np.empty(used)
-    total, rounding, better = measure(G, used, largest, lengths), np.zeros(ABREAST), np.empty(ABREAST, np.uint8)
-    b, bits, costs = np.zeros((used, ABREAST)), np.ones((used, ABREAST)), np.empty((used, ABREAST))
-    for start in range(0, len(X), ABREAST):
-        n_rows = min(ABREAST, len(X) - start)
+    total, rounding, better = measure(G, used, largest, lengths), np.zeros(AT_ONCE), np.empty(AT_ONCE, np.uint8)
+    b, bits, costs = np.zeros((used, AT_ONCE)), np.ones((used, AT_ONCE)), np.empty((used, AT_ONCE))
+    for start in range(0, len(X), AT_ONCE):
+        n_rows = min(AT_ONCE, len(X) - start)
         project(X[start : start + n_rows], A, used, b.T)
         for r in range(n_rows):
             rounding[r] = gain * (np.sqrt(squares[start + r]) + total)
@@ -204,12 +204,12 @@ def compare_rows(X, A, G, squares, Z, used, gain, B):  # type: ignore[no-untyped
     changed, total, K = 0, 0.0, max(used, 3)
     codes, more = np.full(1 << K, np.inf), np.empty(1 << K)
     square_codes(G, used, more, codes)
-    b, limits, sums, better = np.zeros((K, ABREAST)), np.empty(ABREAST), np.empty(ABREAST), np.empty(ABREAST, np.uint8)
+    b, limits, sums, better = np.zeros((K, AT_ONCE)), np.empty(AT_ONCE), np.empty(AT_ONCE), np.empty(AT_ONCE, np.uint8)
     for k in range(used):
         total += np.sqrt(G[k, k])
     project(X, A, used, B)
-    for start in range(0, len(X), ABREAST):
-        n_rows = min(ABREAST, len(X) - start)
+    for start in range(0, len(X), AT_ONCE):
+        n_rows = min(AT_ONCE, len(X) - start)
         limits[n_rows:] = -np.inf
         for r in range(n_rows):
             n, code = start + r, 0
