@@ -470,6 +470,17 @@ def test_annealing_leads_out_of_the_local_optima_of_noise(limit, weighted):
     assert lower >= 6
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5, 1e6, 1e7, 1e8])
+def test_annealing_far_from_the_origin(offset):
+    """Nearly the planted features are found again, or, where products have no digits left, kept."""
+    X, Z = linear_gaussian(150, 12, 5)
+    landscape = FeatureLandscape.of(X + offset, 0.0, K=6)
+    start = landscape.polish(np.column_stack([np.ones(150, dtype=np.uint8), Z]))
+    found = landscape.anneal(start, np.random.default_rng(0))
+    assert found.value <= 1.02 * start.value
+    assert (found is start) == (offset > 1e6)
+
+
 def test_nothing_is_annealed_where_nothing_is_left():
     X, Z = linear_gaussian(30, 6, 3, sigma=0.0)
     landscape = FeatureLandscape.of(X, 0.0)

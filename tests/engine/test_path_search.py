@@ -239,6 +239,17 @@ def test_the_largest_number_is_begun_until_two_agree(starts, errors, enough):
     assert climb.pools[0][0].value == min(100.0, *errors[:enough])
 
 
+def test_one_start_is_enough_where_nothing_is_left(starts):
+    """It may lead down elsewhere; but errors that are rounding need not agree."""
+    starts[0].extend([1e-25, 1e-26])
+    with Workers(1) as workers:
+        landscape = FEATURES.landscape(np.repeat(np.eye(3), 8, axis=0), 0.0, None)
+        climb = Climb(landscape, FEATURES.moves, Effort(), np.random.default_rng(0), workers, FEATURES.ways, bool, [])
+        climb.pools = [[landscape.with_K(3).polish(np.repeat(np.eye(3), 8, axis=0))._replace(value=1e-24)]]
+        climb.crown(0)
+    assert starts == ([1e-26], [1e-25])
+
+
 def values(solutions):
     return np.array([solution.value for solution in solutions])
 

@@ -53,8 +53,8 @@ class Watch:
 
 # Moves without success for each group, before a lineage ends.
 PATIENCE = 1
-# The largest number has starts of its own, up to so many, until the best is reached about twice: two errors are about
-# the same if they differ by no more than one group that explains noise would explain.
+# The largest number has starts of its own, up to so many, until the best error is reached about twice: times at most
+# this. A group that was missed makes more of a difference, one more that explains only noise about as much.
 STARTS, ABOUT = 6, 1.02
 # Numbers up to this one have starts of their own at once: beyond, they cost much and are seldom better.
 MAX_FRESH = 6
@@ -128,7 +128,7 @@ def solve_path(
     With ``first`` groups in place of the smallest number, if that is more.
 
     Upwards, each number of groups is searched from its smaller neighbour. Where there are second looks, that way is
-    without any search at first; then the largest number is searched for from a start of its own, and in rounds all
+    without any search at first; then the largest number is searched for from starts of its own, and in rounds all
     others, down from what is known of their larger neighbours and up from the smaller ones, in several ``ways``, as
     long as these pay and the work is not enough. A path that was found ``before`` is gone on with. On
     KeyboardInterrupt, ``interrupt`` is called with the number of solutions: it raises again, or they are kept.
@@ -214,12 +214,14 @@ class Climb:
 
         What the way up has led to counts as one of them.
         """
-        errors = [self.pools[last][0].value]
-        while len(errors) <= STARTS and sum(error <= ABOUT * min(errors) for error in errors) < 2:
+        above = self.pools[last][0]
+        errors = [above.value]
+        for _ in range(STARTS):
             found = self.improved(self.at(last), n_fresh=1)
             self.keep(last, found)
-            errors.append(found[0].value)
-            if self.is_over():
+            errors += [one.value for one in found if above.K == one.K]
+            is_clear = sum(error <= ABOUT * min(errors) for error in errors) >= 2
+            if is_clear or self.is_over() or self.landscape.is_exact(self.pools[last][0]):
                 break
 
     def limit(self, gain: float) -> float:
@@ -230,7 +232,7 @@ class Climb:
         """Numbers by their places, each from its neighbour and in some way, while the work is less than this.
 
         Up to so many groups, from starts of their own, too. Returns the sum of the shares by which errors fell, also by
-        what neighbours and borrowing led to.
+        what neighbours, borrowing and swaps led to.
         """
         before = self.solutions
         for i in numbers:

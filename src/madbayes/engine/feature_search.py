@@ -26,8 +26,8 @@ NODE_LIMIT = 100
 MAX_ITER = 100
 # In starts features go beyond least squares by this share of their last step.
 MOMENTUM = 0.9
-# Squares this many times those about the mean leave too few digits of products.
-FAR = 1e6
+# Squares this many times those about the mean leave too few digits of products, and so many none that matter.
+FAR, TOO_FAR = 1e6, 1e12
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
 # Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, and some greedy ones.
@@ -109,8 +109,12 @@ class FeatureLandscape:
     @cached_property
     def is_far(self) -> bool:
         """Whether the table is so far from the origin that products of rows lose the digits that matter."""
+        return self.is_beyond(FAR)
+
+    def is_beyond(self, limit: float) -> bool:
+        """Whether squares of rows are so many times those about the mean."""
         X = self.table.X
-        return bool(self.table.squares.sum() > FAR * ((X - X.mean(axis=0)) ** 2).sum())
+        return bool(self.table.squares.sum() > limit * ((X - X.mean(axis=0)) ** 2).sum())
 
     @property
     def is_tiny(self) -> bool:
@@ -375,11 +379,12 @@ class FeatureLandscape:
     def anneal(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """Collapsed BP-means, first with chance: warm enough for the codes that noise makes doubtful, and then colder.
 
-        At the temperature of the noise, twice its variance, codes would be drawn by how probable they are.
+        At the temperature of the noise, twice its variance, codes would be drawn by how probable they are. It knows
+        only products, so tables too far from the origin are left alone.
         """
         from madbayes.engine import kernels
 
-        if not solution.K or self.is_exact(solution):
+        if not solution.K or self.is_exact(solution) or self.is_beyond(TOO_FAR):
             return solution
         (N, D), error = self.table.X.shape, (solution.value - self.penalty * solution.K) / self.unit
         variance = error / (self.weights.sum() * min(N, D))

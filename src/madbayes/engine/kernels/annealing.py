@@ -4,7 +4,7 @@ As in :mod:`madbayes.engine.kernels.collapsed`, features follow every change of 
 the squared error, or else with probability exp(-increase / temperature): where noise makes many local optima, they are
 passed while it is warm.
 
-Of sweeps there are hundreds, so neither features nor matrices without a row are ever made: with C = Z'WX features are
+Of sweeps there are hundreds, so neither features nor matrices without a row are kept up: with C = Z'WX features are
 A = PC, and of what :mod:`madbayes.engine.kernels.collapsed` says of a row taken out and put in, only products with the
 row's own code are needed as long as it keeps it.
 """
@@ -128,6 +128,7 @@ def anneal(X, weights, Z, temperatures, rng):  # type: ignore[no-untyped-def]
     """A sweep over all rows for each temperature: Z : INOUT; no column may be redundant."""
     (N, K), D = Z.shape, X.shape[1]
     room = -(-K // WIDTH) * WIDTH
+    # P and AA' have rows with room for vector instructions, and zeros there.
     C, fit = np.empty((K, D)), Fit(np.empty((K, D)), np.zeros((K, room)), np.zeros((K, room)))
     row = Row(np.empty(room), np.empty(room), np.empty(room), np.empty(room), np.empty(room))
     pairs, weighted, independent = np.empty((K, K)), np.empty((K, K)), np.empty(K, dtype=np.bool_)

@@ -217,13 +217,13 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
 
     Returns how many features there are, and the number of iterations.
     """
-    iteration, changed, exact, moving, is_new = 0, 1, False, momentum > 0.0, True
+    iteration, changed, exact, moving = 0, 1, False, momentum > 0.0
     pairs, weighted, codes = np.empty((used, used)), np.empty((used, used)), Z.copy()
     before, last = np.zeros(A.shape), -1
     while changed and iteration < max_iter:
         iteration += 1
         # Weights are not followed: next to large ones that come and go, small ones would be lost.
-        if is_new or weights.size or 2 * changed > len(Z):
+        if iteration == 1 or weights.size or 2 * changed > len(Z):
             count_pairs(Z, weights, used, pairs, weighted)
             sum_rows(X, weights, Z, used, scratch.sums)
             codes[:] = Z
@@ -231,8 +231,7 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
             follow(X, Z, codes, used, pairs, scratch.sums)
         scratch.pairs[:used, :used], scratch.weighted[:used, :used] = pairs[:used, :used], weighted[:used, :used]
         solve(scratch.pairs, scratch.weighted, weights.size > 0, scratch.sums, A, used, scratch.independent)
-        kept = drop_dependent(Z, A, used, scratch.independent)
-        used, is_new = kept, kept < used
+        used = drop_dependent(Z, A, used, scratch.independent)
         if moving:
             carry_on(A, before, used, momentum if used == last else 0.0)
             last = used

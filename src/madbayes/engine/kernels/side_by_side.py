@@ -153,7 +153,7 @@ def square_codes(G, used, more, squares):  # type: ignore[no-untyped-def]
 def look_for_better(squares, b, limits, sums, better):  # type: ignore[no-untyped-def]
     """better : OUT (n,), whether any code of each of some rows costs less than its limit; sums : scratch (n,).
 
-    squares : IN (2^K,), zGz' of every code z
+    squares : IN (2^K,), zGz' of every code z, K at least 3
     b : IN (K, n), 2 Ax of each row; limits : IN (n,)
 
     Codes come in eights that differ in their first three bits, and each eight differs from the last in one bit. Rows
