@@ -16,7 +16,7 @@ from madbayes.engine.feature_search import FeatureLandscape, explained
 from madbayes.engine.search import Solution, is_lower
 
 # So many of the features that explain most of the residuals are tried, one at a time.
-TAKEN = 2
+TAKEN = 3
 # For each of them one of so many of the cheapest goes, and its rows may have one or two of so many others.
 GIVEN, PARTNERS = 3, 4
 # So many of the best allocations are polished, and so many times as long as that helps.

@@ -65,7 +65,7 @@ WIDTH = 4
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
 ALIKE = 0.1
 # Operations after which ways to go on that do not pay end, no other is tried, and those that have paid end, too.
-LEAST, ENOUGH, MOST = 0.1 * WORK, 1.0 * WORK, 2.6 * WORK
+LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 2.6 * WORK
 # A way pays if errors fall by so much in sum, as shares of what they were, when it is gone along the whole path.
 PAYS = 1e-3
 # What it has brought before counts for so much of that: chance takes part in it.
