@@ -24,13 +24,13 @@ from madbayes.engine.feature_search import (
     exchange_gains,
     explained,
     join_costs,
-    joined,
     rebased,
     row_columns,
 )
 from madbayes.engine.kernels import search as kernel
 from madbayes.engine.kernels.annealing import FRESH, NEVER
 from madbayes.engine.kernels.side_by_side import AT_ONCE
+from madbayes.engine.reductions import joined
 from madbayes.engine.search import ABREAST, STRIDE, Search, report, search
 from madbayes.model import bp_means_objective
 from madbayes.paper import allocations, exhaustive
@@ -740,7 +740,7 @@ def test_the_cost_of_joining_two_features_is_that_with_the_best_new_one(seed):
         new = np.average(R, axis=0, weights=weights * either)
         assert_allclose(costs[j, k], weights @ ((R - np.outer(either, new)) ** 2).sum(axis=1))
         expected = np.delete(np.column_stack([Z[:, :j], either, Z[:, j + 1 :]]), k, axis=1)
-        assert_array_equal(joined(solution, k, np.array([j])), expected)
+        assert_array_equal(joined(solution.groups, k, np.array([j])), expected)
 
 
 @pytest.mark.parametrize("seed", range(5))

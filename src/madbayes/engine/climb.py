@@ -214,12 +214,12 @@ class Climb:
 
         What the way up has led to counts as one of them.
         """
-        above = self.pools[last][0]
-        errors = [above.value]
+        grown = self.pools[last][0]
+        errors = [grown.value]
         for _ in range(STARTS):
             found = self.improved(self.at(last), n_fresh=1)
             self.keep(last, found)
-            errors += [one.value for one in found if above.K == one.K]
+            errors += [one.value for one in found if grown.K == one.K]
             is_clear = sum(error <= ABOUT * min(errors) for error in errors) >= 2
             if is_clear or self.is_over() or self.landscape.is_exact(self.pools[last][0]):
                 break

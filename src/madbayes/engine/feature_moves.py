@@ -10,11 +10,11 @@ from madbayes.engine.feature_search import (
     exchange_gains,
     inverse_gram,
     join_costs,
-    joined,
     long_direction,
     rebased,
     row_columns,
 )
+from madbayes.engine.reductions import joined
 from madbayes.engine.search import Move, Solution
 
 # How many of the best exchanges are about as likely as the best.
@@ -69,7 +69,7 @@ def join(landscape: FeatureLandscape, solution: Solution, rng: np.random.Generat
         return None
     costs = join_costs(landscape, solution)
     k = drawn(costs.min(axis=1).argsort(), rng)
-    Z = joined(solution, k, costs[k].argsort()[: rng.integers(1, min(3, solution.K))])
+    Z = joined(solution.groups, k, costs[k].argsort()[: rng.integers(1, min(3, solution.K))])
     R = landscape.residuals(landscape.descend(Z, node_limit=0))
     return np.column_stack([Z, new_column(landscape, R, rng)])
 

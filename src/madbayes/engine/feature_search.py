@@ -109,12 +109,13 @@ class FeatureLandscape:
     @cached_property
     def is_far(self) -> bool:
         """Whether the table is so far from the origin that products of rows lose the digits that matter."""
-        return self.is_beyond(FAR)
+        return self.farness > FAR
 
-    def is_beyond(self, limit: float) -> bool:
-        """Whether squares of rows are so many times those about the mean."""
+    @cached_property
+    def farness(self) -> float:
+        """Squares of rows over those about the mean."""
         X = self.table.X
-        return bool(self.table.squares.sum() > limit * ((X - X.mean(axis=0)) ** 2).sum())
+        return float(self.table.squares.sum() / max(((X - X.mean(axis=0)) ** 2).sum(), np.finfo(float).tiny))
 
     @property
     def is_tiny(self) -> bool:
@@ -384,7 +385,7 @@ class FeatureLandscape:
         """
         from madbayes.engine import kernels
 
-        if not solution.K or self.is_exact(solution) or self.is_beyond(TOO_FAR):
+        if not solution.K or self.is_exact(solution) or self.farness > TOO_FAR:
             return solution
         (N, D), error = self.table.X.shape, (solution.value - self.penalty * solution.K) / self.unit
         variance = error / (self.weights.sum() * min(N, D))
@@ -463,13 +464,6 @@ def rebased(solution: Solution, j: int, k: int, how: int) -> NDArray[np.uint8]:
     a, b = solution.groups[:, j], solution.groups[:, k]
     Z[:, j] = (a | b, a & (1 - b), a ^ b)[how]
     return Z
-
-
-def joined(solution: Solution, k: int, others: NDArray[np.intp]) -> NDArray[np.uint8]:
-    """Allocations without feature k, whose rows have others instead."""
-    Z = solution.groups.copy()
-    Z[:, others] |= Z[:, [k]]
-    return np.delete(Z, k, axis=1)
 
 
 def exchange_gains(landscape: FeatureLandscape, solution: Solution, columns: NDArray) -> NDArray[np.float64]:

@@ -6,7 +6,6 @@ more, where m is what is left of its square and s what is left of u'WX when the 
 columns the same holds with matrices of two rows and columns.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,15 +45,17 @@ def reductions(
 
     explained = np.hstack([left.explained[:, None], single, double])
     best = (-explained).argsort(axis=None, kind="stable")[:most]
-    ways = [[[], *every[i, :, None], *pairs[i].T] for i in range(len(gone))]
-    return [without(Z, gone[i], ways[i][way]) for i, way in zip(*np.unravel_index(best, explained.shape), strict=True)]
+    left_over = [np.delete(np.arange(K), k) for k in gone]
+    ways = [[every[i, :0], *every[i, :, None], *pairs[i].T] for i in range(len(gone))]
+    chosen = zip(*np.unravel_index(best, explained.shape), strict=True)
+    return [joined(Z, gone[i], left_over[i][ways[i][way]]) for i, way in chosen]
 
 
-def without(Z: NDArray[np.uint8], gone: int, instead: Sequence[int] | NDArray[np.intp]) -> NDArray[np.uint8]:
-    """Allocations without a feature, whose rows have some of the others instead, by their places without it."""
-    left = np.delete(Z, gone, axis=1)
-    left[:, np.asarray(instead, dtype=np.intp)] |= Z[:, [gone]]
-    return left
+def joined(Z: NDArray[np.uint8], k: int, others: NDArray[np.intp]) -> NDArray[np.uint8]:
+    """Allocations without feature k, whose rows have others instead."""
+    Z = Z.copy()
+    Z[:, others] |= Z[:, [k]]
+    return np.delete(Z, k, axis=1)
 
 
 def without_each(X: NDArray, weights: NDArray, Z: NDArray[np.uint8], gone: NDArray[np.intp]) -> Left:
