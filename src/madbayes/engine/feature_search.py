@@ -109,13 +109,17 @@ class FeatureLandscape:
     @cached_property
     def is_far(self) -> bool:
         """Whether the table is so far from the origin that products of rows lose the digits that matter."""
-        return self.farness > FAR
+        return self.is_beyond(FAR)
+
+    def is_beyond(self, limit: float) -> bool:
+        """Whether squares of rows are so many times those about the mean."""
+        return bool(self.table.squares.sum() > limit * self.spread)
 
     @cached_property
-    def farness(self) -> float:
-        """Squares of rows over those about the mean."""
+    def spread(self) -> float:
+        """Squares about the mean."""
         X = self.table.X
-        return float(self.table.squares.sum() / max(((X - X.mean(axis=0)) ** 2).sum(), np.finfo(float).tiny))
+        return float(((X - X.mean(axis=0)) ** 2).sum())
 
     @property
     def is_tiny(self) -> bool:
@@ -385,7 +389,7 @@ class FeatureLandscape:
         """
         from madbayes.engine import kernels
 
-        if not solution.K or self.is_exact(solution) or self.farness > TOO_FAR:
+        if not solution.K or self.is_exact(solution) or self.is_beyond(TOO_FAR):
             return solution
         (N, D), error = self.table.X.shape, (solution.value - self.penalty * solution.K) / self.unit
         variance = error / (self.weights.sum() * min(N, D))
