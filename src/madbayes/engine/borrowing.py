@@ -20,7 +20,7 @@ TAKEN = 3
 # For each of them one of so many of the cheapest goes, and its rows may have one or two of so many others.
 GIVEN, PARTNERS = 3, 4
 # So many of the best allocations are polished, and so many times as long as that helps.
-POLISHED, TIMES = 2, 3
+POLISHED, TIMES = 2, 2
 # A swap is judged after so many iterations; so many of the best are polished.
 BRIEF, SWAPS = 2, 3
 # Takes a column in, and returns the best solution that leads to, or the one there is, and the passes that took.

@@ -1,6 +1,7 @@
 """Best solutions for one number of groups after the other, from their neighbours and from starts of their own.
 
-What is known of each number is gone on with in several ways, along the whole path each time, as long as that pays.
+Down from the largest number, what is known of each is gone on with in several ways; then where it is in doubt, and
+along the whole path, as long as that pays.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,20 +57,20 @@ PATIENCE = 1
 # The largest number has starts of its own, up to so many, until the best error is reached about twice: times at most
 # this. A group that was missed makes more of a difference, one more that explains only noise about as much.
 STARTS, ABOUT = 6, 1.02
-# Numbers up to this one have starts of their own at once: beyond, they cost much and are seldom better.
-MAX_FRESH = 6
-# Lineages of moves alone, which cost little, begin so many at once.
-ABREAST = 2
-# Solutions that are kept for each number of groups: the best for the next number may come of the second best for this.
-WIDTH = 4
+# Where starts of their own cost little, there are so many for each group, and so many more where it is in doubt.
+FRESH, AGAIN = 1, 2
+# Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
+WIDTH = 5
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
 ALIKE = 0.1
-# Operations after which ways to go on that do not pay end, no other is tried, and those that have paid end, too.
-LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 2.6 * WORK
-# A way pays if errors fall by so much in sum, as shares of what they were, when it is gone along the whole path.
+# Operations after which the whole path is gone along again only if that pays, not if it never was, and never.
+LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 2.9 * WORK
+# It pays if errors fall by so much in sum, as shares of what they were.
 PAYS = 1e-3
 # What it has brought before counts for so much of that: chance takes part in it.
-KEPT = 0.1
+KEPT = 0.5
+# Fresh starts where it is in doubt pay if errors fall by as much in about so many operations.
+WHILE = 0.12 * WORK
 
 
 class Effort(NamedTuple):
@@ -83,12 +84,15 @@ class Effort(NamedTuple):
 
 # How hard to look where the path itself is asked for, and not only how many groups there are.
 THOROUGH_EFFORT = Effort(work=MOST)
-# How hard to look beyond the length of a path, and for groups where there are none: where that matters, with care.
+# How hard to look beyond the length of a path, and for groups where there are none: where that matters, with care, and
+# where groups may stand out far, without any moves.
 QUICK_EFFORT = Effort(again=False)
-CAREFUL_EFFORT = QUICK_EFFORT._replace(length=3)
+CAREFUL_EFFORT, BRIEF_EFFORT = QUICK_EFFORT._replace(length=3), QUICK_EFFORT._replace(length=0)
 
 
 Way = Literal["moves", "stronger", "coarse", "fresh"]
+# What a start of its own leads to.
+Begin = Callable[[Any, np.random.Generator], Solution]
 # What groups of other solutions, which have more of them, lead to from a solution.
 Borrow = Callable[[Any, Solution, Sequence[Solution]], Solution]
 
@@ -97,14 +101,16 @@ class Ways(NamedTuple):
     """How to go on from what is known of a number of groups.
 
     "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "coarse" is such a
-    one in the coarse table, if there is one, "fresh" are two with starts of their own, one of them there. In any case
-    groups are borrowed of solutions that have more of them, once for each solution, and then swapped for such ones in
-    the best, where that is possible.
+    one in the coarse table, if there is one; "fresh" are solutions from starts of their own, for numbers that are not
+    large: with more groups they cost much and are seldom better. In any case groups are borrowed of solutions that
+    have more of them, once for each solution, and then swapped for such ones in the best, where that is possible.
     """
 
-    first: Way = "stronger"  # on the first way down
-    later: tuple[Way, ...] = ("stronger",)  # then the one that has paid most, along the whole path each time
+    first: tuple[Way, ...] = ("fresh", "stronger")  # on the way down
+    later: tuple[Way, ...] = ("stronger",)  # when the path is gone along again
     rounds: int = 2  # times down and up, at most
+    max_fresh: int = 6  # groups that starts of their own have at most
+    begin: Begin | None = None  # where these lead; a lineage if not given
     borrow: Borrow | None = None
     swap: Borrow | None = None
 
@@ -128,10 +134,10 @@ def solve_path(
     With ``first`` groups in place of the smallest number, if that is more.
 
     Upwards, each number of groups is searched from its smaller neighbour. Where there are second looks, that way is
-    without any search at first; then the largest number is searched for from starts of its own, and in rounds all
-    others, down from what is known of their larger neighbours and up from the smaller ones, in several ``ways``, as
-    long as these pay and the work is not enough. A path that was found ``before`` is gone on with. On
-    KeyboardInterrupt, ``interrupt`` is called with the number of solutions: it raises again, or they are kept.
+    without any search at first; then the largest number is searched for from starts of its own, all others down from
+    what is known of their larger neighbours, then those in doubt, and the whole path, in several ``ways``, as long as
+    that pays and the work is not enough. A path that was found ``before`` is gone on with. On KeyboardInterrupt,
+    ``interrupt`` is called with the number of solutions: it raises again, or they are kept.
     """
     climb = Climb(landscape, moves, effort, rng, workers, ways, is_over, [[solution] for solution in before])
     try:
@@ -191,23 +197,47 @@ class Climb:
             last = found[0]
 
     def look_again(self) -> None:
-        """Down from the largest number, then up and down in the way that has paid most, until the work is enough.
-
-        The first way down, which helps most, is whole; the largest and the smaller numbers begin from starts of their
-        own, too.
-        """
+        """Down from the largest number, which helps most; then where it is in doubt, and then the whole path."""
         last = len(self.pools) - 1
         self.crown(last)
-        down, up = range(last, 0, -1), range(1, last + 1)
-        self.go_along(down[1:], self.ways.first, np.inf, MAX_FRESH)
-        gains = dict.fromkeys(self.ways.later, np.inf)
+        self.go_along(range(last - 1, 0, -1), self.ways.first, np.inf)
+        if self.ways.begin is not None:
+            self.settle()
+        self.go_on(last)
+
+    def settle(self) -> None:
+        """Fresh starts for numbers that are not large, those most in doubt first, as long as that pays."""
+        small = [i for i in range(1, len(self.pools)) if self.ways.max_fresh >= self.pools[i][0].K]
+        waiting = {i for i in small if not self.landscape.is_exact(self.pools[i][0])}
+        recent = np.e * PAYS
+        while waiting and recent >= PAYS and self.work <= self.effort.work and not self.is_over():
+            i, work = max(waiting, key=self.doubt), self.work
+            waiting.remove(i)
+            before = self.pools[i][0].value
+            self.keep(i, self.begun(i, AGAIN))
+            self.look(i, [i - 1, i + 1])
+            gain = 1 - self.pools[i][0].value / before
+            recent = gain + recent * float(np.exp((work - self.work) / WHILE))
+
+    def go_on(self, last: int) -> None:
+        """Up and down the whole path, until that no longer pays or the work is enough."""
+        down, up, gain = range(last, 0, -1), range(1, last + 1), np.inf
         for n in range(1, self.ways.rounds):
-            allowed = [way for way, gain in gains.items() if self.work <= self.limit(gain)]
-            if not allowed or self.is_over():
+            limit = min(LEAST if gain < PAYS else ENOUGH if np.isinf(gain) else np.inf, self.effort.work)
+            if self.work > limit or self.is_over():
                 return
-            way = max(allowed, key=lambda way: gains[way])
-            gain = self.go_along(up if n % 2 else down, way, self.limit(gains[way]))
-            gains[way] = gain + (0.0 if np.isinf(gains[way]) else KEPT * gains[way])
+            before = 0.0 if np.isinf(gain) else KEPT * gain
+            gain = before + self.go_along(up if n % 2 else down, self.ways.later, limit)
+
+    def doubt(self, i: int) -> float:
+        """How far the error at a place is above the line between its neighbours', as a share of it.
+
+        Where it is, or nearly, that number of groups most often has a better solution, which was not found.
+        """
+        errors = [pool[0].value for pool in self.pools[i - 1 : i + 2]]
+        if len(errors) < 3 or self.landscape.is_exact(self.pools[i][0]):
+            return -np.inf
+        return 2.0 - (errors[0] + errors[2]) / errors[1]
 
     def crown(self, last: int) -> None:
         """The largest number from starts of its own, as many as it takes: all others come down from it.
@@ -224,30 +254,34 @@ class Climb:
             if is_clear or self.is_over() or self.landscape.is_exact(self.pools[last][0]):
                 break
 
-    def limit(self, gain: float) -> float:
-        """The work up to which a way may be followed that has brought so much, or infinitely much if it is new."""
-        return min(LEAST if gain < PAYS else ENOUGH if np.isinf(gain) else np.inf, self.effort.work)
+    def go_along(self, places: range, ways: Sequence[Way], limit: float) -> float:
+        """Numbers by their places, each from the one before, while the work is less than this.
 
-    def go_along(self, numbers: range, way: Way, limit: float, n_fresh: int = 0) -> float:
-        """Numbers by their places, each from its neighbour and in some way, while the work is less than this.
-
-        Up to so many groups, from starts of their own, too. Returns the sum of the shares by which errors fell, also by
-        what neighbours, borrowing and swaps led to.
+        Returns the sum of the shares by which errors fell.
         """
-        before = self.solutions
-        for i in numbers:
+        gain = 0.0
+        for i in places:
             if self.work > limit or self.is_over():
                 break
-            if i - numbers.step < len(self.pools):
-                self.visit(i, i - numbers.step)
-            if n_fresh >= self.pools[i][0].K:
-                self.keep(i, self.improved(self.at(i), n_fresh=1))
-            if not self.landscape.is_exact(self.pools[i][0]):
-                self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i]))
+            gain += self.look(i, [i - places.step], ways)
+        return gain
+
+    def look(self, i: int, neighbours: Sequence[int], ways: Sequence[Way] = ()) -> float:
+        """A number by its place, from its neighbours and in some ways; returns the share by which its error falls."""
+        before = self.pools[i][0]
+        for neighbour in neighbours:
+            if neighbour < len(self.pools):
+                self.visit(i, neighbour)
+        if "fresh" in ways:
+            self.keep(i, self.begun(i, FRESH))
+        if self.landscape.is_exact(self.pools[i][0]):
+            return 0.0
+        self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i]))
+        for way in ways:
+            if way != "fresh":
                 self.keep(i, self.followed(way, i))
-                self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
-        pairs = zip(self.solutions, before, strict=True)
-        return sum(1 - now.value / then.value for now, then in pairs if not self.landscape.is_exact(then))
+        self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
+        return 1 - self.pools[i][0].value / before.value
 
     def at(self, i: int) -> PathLandscape:
         """The landscape of a number of groups, by its place."""
@@ -264,12 +298,19 @@ class Climb:
 
     def followed(self, way: Way, i: int) -> list[Solution]:
         """Where lineages lead from what is known of a number."""
-        here, best = self.at(i), self.pools[i][:1]
-        if way == "fresh":
-            return [*self.improved(here, n_fresh=1), *self.improved(here, n_fresh=1, is_coarse=True)]
-        if way == "moves":
-            return self.improved(here, ABREAST * best, is_strong=False)
-        return self.improved(here, best, is_coarse=way == "coarse")
+        return self.improved(self.at(i), self.pools[i][:1], is_strong=way != "moves", is_coarse=way == "coarse")
+
+    def begun(self, i: int, n_each: int) -> list[Solution]:
+        """Where starts of its own lead for a number that is not large: so many for each group, or else a lineage."""
+        here, begin, K = self.at(i), self.ways.begin, self.pools[i][0].K
+        if self.ways.max_fresh < K:
+            return []
+        if begin is None:
+            return self.improved(here, n_fresh=1)
+        seeds = self.rng.integers(2**31, size=n_each * K)
+        found = self.workers.map(lambda seed: begin(here, np.random.default_rng(seed)), seeds)
+        self.work += sum(one.passes * here.cost(one.K) for one in found)
+        return list(found)
 
     def is_untried(self, i: int, way: str | int, solution: Solution) -> bool:
         """Whether borrowing, swaps, or a neighbour's solution have not led on from there; they are about to."""

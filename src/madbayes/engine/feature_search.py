@@ -38,10 +38,12 @@ NEAR = 1.03
 JOINT_PASS, COLLAPSED_PASS = 6, 2
 # Annealing begins and ends so many times as warm as the noise; so many sweeps, which take as long as so many passes.
 WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 150
+# Of rows side by side there are so many at most, and at least so many blocks: none knows of the others' changes.
+AT_ONCE, BLOCKS = 128, 4
 # Other bases that are tried where nothing else helps, all there are of up to eight features.
 BASES = 168
 # A glance at where an allocation leads takes so many iterations.
-GLANCE = 4
+GLANCE = 3
 # For one feature less, so many of the cheapest may go, so many of the best allocations are tried, and so many kept.
 GONE, REDUCTIONS, SHRUNK = 16, 16, 4
 # The coarse table has so many more columns than there are features.
@@ -100,6 +102,11 @@ class FeatureLandscape:
     def weights(self) -> NDArray[np.float64]:
         """The weight of every row, in units of the largest."""
         return self.table.weights if self.table.weights.size else np.ones(len(self.table.X))
+
+    @cached_property
+    def squares(self) -> float:
+        """Squared error without any feature, in units of the largest weight."""
+        return float(self.weights @ self.table.squares)
 
     @cached_property
     def negligible(self) -> float:
@@ -184,6 +191,15 @@ class FeatureLandscape:
             return None
         A = self.table.X[rng.choice(len(self.table.X), self.most, replace=False)]
         return ((A**2).sum(axis=1) < 2 * self.table.X @ A.T).astype(np.uint8)
+
+    def start_warm(self, rng: np.random.Generator) -> Solution:
+        """Where annealing leads from rows as features: good where they are few, or fewer than there might be."""
+        groups = self.rough_start(rng)
+        if groups is None:
+            return self.simplest()
+        start = self.glance(groups)
+        found = self.anneal(start, rng)
+        return found._replace(passes=start.passes + found.passes)
 
     @cached_property
     def coarse(self) -> "FeatureLandscape | None":
@@ -289,14 +305,19 @@ class FeatureLandscape:
 
     def glance(self, groups: NDArray, iterations: int = GLANCE) -> Solution:
         """About where an allocation leads."""
-        return self.descend(groups, node_limit=0, max_iter=iterations)
+        return self.descend(groups, node_limit=0, max_iter=iterations, is_brief=not self.is_far)
 
     def descend(
-        self, groups: NDArray, node_limit: int | None = None, momentum: float = 0.0, max_iter: int = MAX_ITER
+        self,
+        groups: NDArray,
+        node_limit: int | None = None,
+        momentum: float = 0.0,
+        max_iter: int = MAX_ITER,
+        is_brief: bool = False,
     ) -> Solution:
         """Best codes and least squares in turn until nothing changes, or for so many iterations.
 
-        Momentum may end anywhere, and elsewhere.
+        Momentum may end anywhere, and elsewhere. The value is that of residuals, or, if it is to be brief, of products.
         """
         from madbayes.engine import kernels
 
@@ -307,7 +328,7 @@ class FeatureLandscape:
             np.empty(K, dtype=bool),
         )  # fmt: skip
         nodes = NODE_LIMIT if node_limit is None else node_limit
-        used, iterations = kernels.polish(
+        used, iterations, explained = kernels.polish(
             table.X,
             table.squares,
             table.weights,
@@ -319,11 +340,14 @@ class FeatureLandscape:
             max_iter,
             momentum,
             self.is_far,
+            is_brief,
             scratch,
         )
-        kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact
-        value = self.unit * float(self.weights @ scratch.errors) + self.penalty * used
-        return Solution(Z[:, :used], A[:used], value, iterations)
+        error = self.squares - explained
+        if not is_brief:
+            kernels.row_errors(table.X, Z, A, used, scratch.errors)  # by differences: exact solutions are exact
+            error = float(self.weights @ scratch.errors)
+        return Solution(Z[:, :used], A[:used], self.unit * error + self.penalty * used, iterations)
 
     def crossed(self, solution: Solution, other: Solution) -> NDArray:
         """The features of both that explain most together: all of them, less the cheapest, one after the other."""
@@ -394,7 +418,9 @@ class FeatureLandscape:
         (N, D), error = self.table.X.shape, (solution.value - self.penalty * solution.K) / self.unit
         variance = error / (self.weights.sum() * min(N, D))
         Z = np.array(solution.groups, dtype=np.uint8, order="C")
-        kernels.anneal(self.table.X, self.table.weights, Z, 2 * variance * np.geomspace(WARM, COLD, SWEEPS), rng)
+        temperatures = 2 * variance * np.geomspace(WARM, COLD, SWEEPS)
+        at_once = min(AT_ONCE, -(-N // BLOCKS))
+        kernels.anneal(self.table.X, self.table.squares, self.table.weights, Z, temperatures, at_once, rng)
         found = self.polish_collapsed(self._polished(Z))
         return found._replace(passes=found.passes + SWEEPS_PASSES)
 

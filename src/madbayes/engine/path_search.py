@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
 from madbayes.engine.borrowing import borrowed, swapped
-from madbayes.engine.climb import CAREFUL_EFFORT, QUICK_EFFORT, Effort, Watch, Ways, memberships, solve_path
+from madbayes.engine.climb import (
+    BRIEF_EFFORT,
+    CAREFUL_EFFORT,
+    QUICK_EFFORT,
+    Effort,
+    Watch,
+    Ways,
+    memberships,
+    solve_path,
+)
 from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
@@ -43,7 +52,15 @@ FEATURES = Kind(
     FeatureLandscape.of,
     feature_moves,
     most_features,
-    Ways("moves", ("stronger", "coarse", "fresh"), rounds=24, borrow=borrowed, swap=swapped),
+    Ways(
+        ("fresh", "moves"),
+        ("coarse", "stronger"),
+        rounds=24,
+        max_fresh=8,
+        begin=FeatureLandscape.start_warm,
+        borrow=borrowed,
+        swap=swapped,
+    ),
 )
 
 
@@ -150,12 +167,12 @@ class Finder(NamedTuple):
     def compare(self, path: PenaltyPath, null: Callable[[], NDArray], n_rows: float) -> PenaltyPath:
         """With the ratios of tables without groups, as far as there is a number to be judged by them.
 
-        Where one table that is looked at quickly does not settle it, some are looked at with care in its place; more of
+        Where one table that is looked at briefly does not settle it, some are looked at with care in its place; more of
         them where chance would decide.
         """
         if not path.contenders:
             return path
-        first = self.compare_once(path, null(), n_rows, QUICK_EFFORT)
+        first = self.compare_once(path, null(), n_rows, BRIEF_EFFORT)
         if _is_clear(first):
             return first
         for n in range(self.effort.n_null):

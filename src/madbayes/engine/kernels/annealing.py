@@ -1,12 +1,14 @@
-"""Annealing: collapsed BP-means with chance, which the temperature turns down.
+"""Annealing: collapsed BP-means with chance, which the temperature turns down, of rows side by side.
 
-As in :mod:`madbayes.engine.kernels.collapsed`, features follow every change of a bit. A bit is flipped if that lowers
-the squared error, or else with probability exp(-increase / temperature): where noise makes many local optima, they are
-passed while it is warm.
+As in :mod:`madbayes.engine.kernels.collapsed`, what a code of a row costs is the squared error when features follow it.
+A bit is flipped if that lowers the squared error, or else with probability exp(-increase / temperature): where noise
+makes many local optima, they are passed while it is warm.
 
-Of sweeps there are hundreds, so neither features nor matrices without a row are kept up: with C = Z'WX features are
-A = PC, and of what :mod:`madbayes.engine.kernels.collapsed` says of a row taken out and put in, only products with the
-row's own code are needed as long as it keeps it.
+Rows of a block are looked at side by side, as vector instructions take them: each as if the others kept their codes.
+Least squares follow when the block is done. With many rows what one of them changes for the others is little, and a
+descent that knows of all comes after.
+
+A flip that costs c is made if c is less than the temperature times an exponential random number.
 """
 
 from typing import NamedTuple
@@ -14,134 +16,228 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.engine.kernels.collapsed import Fit, set_up
 from madbayes.engine.kernels.compiling import REORDER, compiled
-from madbayes.engine.kernels.features import sum_rows
+from madbayes.engine.kernels.features import count_pairs, project, square_features, sum_rows
 
-# Increases of more than so many times the temperature do not happen.
-NEVER = 40.0
-# Vectors over features have room for a multiple of so many, zeros at their end, so that vector instructions take all.
-WIDTH = 8
+# Rows of a block are a multiple of so many.
+LANES = 8
+# Exponential random numbers that are drawn once; which of them rows have is drawn for each bit and block.
+POOL = 4096
 # Sweeps after which least squares are computed anew.
 FRESH = 8
 # Rows of a higher leverage are left alone: without them, features are not determined.
 HIGH = 1.0 - 1e-7
+# Columns are dependent when the squared distance of one from others is this share of its square.
+DEPENDENT = 1e-10
 
 
-class Row(NamedTuple):
-    """What a row is to the features, its code z given; each (room,)."""
+class State(NamedTuple):
+    """Least squares of all rows with the codes they have."""
 
-    v: NDArray  # Pz', with the row still in
-    a: NDArray  # Ar with r = x - zA, with the row still in
-    g: NDArray  # half the gradient of |x - yA|^2 at a code y, by the features of the others
-    q: NDArray  # half the gradient of yPy', of the others
-    c: NDArray  # Cx
-
-
-@compiled(fastmath=REORDER, inline="always")
-def meet(x, z, C, fit, row):  # type: ignore[no-untyped-def]
-    """row.v and row.a : OUT; row.c : scratch. Returns leverage zPz' and squared error |x - zA|^2."""
-    K, room, D, h, error = len(z), len(row.v), len(x), 0.0, 0.0
-    v, a, c = row.v, row.a, row.c
-    for j in range(room):
-        v[j] = a[j] = 0.0
-    for k in range(K):
-        c[k] = 0.0
-        for d in range(D):
-            c[k] += C[k, d] * x[d]
-    for d in range(D):
-        error += x[d] * x[d]
-    for k in range(K):
-        for j in range(room):
-            a[j] += c[k] * fit.P[k, j]
-    for k in range(K):
-        if z[k]:
-            error -= a[k]
-    for k in range(K):
-        if z[k]:
-            for j in range(room):
-                v[j] += fit.P[k, j]
-                a[j] -= fit.G[k, j]
-    for k in range(K):
-        if z[k]:
-            h += v[k]
-            error -= a[k]
-    return h, error
+    M: NDArray  # (K, K), Z'WZ
+    C: NDArray  # (K, D), Z'WX
+    P: NDArray  # (K, K), inverse of Z'WZ
+    A: NDArray  # (K, D), features PC
+    G: NDArray  # (K, K), AA'
 
 
-@compiled(fastmath=REORDER, inline="always")
-def draw_flips(w, z, h, error, fit, row, temperature, rng, code):  # type: ignore[no-untyped-def]
-    """One bit after the other of a row that was met: code : OUT, row.g and row.q : OUT, at this code.
+class Block(NamedTuple):
+    """Rows side by side; the last of them may weigh nothing."""
 
-    h, error : IN, what :func:`meet` returned. Returns whether the code differs from z, its squared error by the
-    features of the others, and its leverage.
-    """
-    K, room, P, G, v, a, g, q, different = len(z), len(row.v), fit.P, fit.G, row.v, row.a, row.g, row.q, 0
-    left = 1.0 - w * h
-    shrink = w / left
-    square = shrink * error
-    for k in range(K):
-        code[k] = z[k]
-    for j in range(room):
-        g[j], q[j] = (square * v[j] - a[j]) / left, v[j] / left
-    error, leverage = error / left**2, h / left
-    cost = w * error / (1.0 + w * leverage)
-    for k in range(K):
-        sign = 1.0 - 2.0 * code[k]
-        more = G[k, k] + shrink * v[k] * (square * v[k] - 2.0 * a[k])
-        new_error = error + more + 2.0 * sign * g[k]
-        new_leverage = leverage + P[k, k] + shrink * v[k] * v[k] + 2.0 * sign * q[k]
-        new_cost = w * new_error / (1.0 + w * new_leverage)
-        warmth = (new_cost - cost) / temperature
-        if warmth <= 0.0 or (warmth < NEVER and rng.random() < np.exp(-warmth)):
-            code[k] = 1 - code[k]
-            along, across = sign * shrink * (square * v[k] - a[k]), sign * shrink * v[k]
-            for j in range(room):
-                g[j] += sign * G[k, j] + along * v[j] - across * a[j]
-                q[j] += sign * P[k, j] + across * v[j]
-            error, leverage, cost = new_error, new_leverage, new_cost
-            different += 1 if code[k] != z[k] else -1
-    return different > 0, error, leverage
-
-
-@compiled(fastmath=REORDER, inline="always")
-def change_code(x, w, z, h, error, new_error, leverage, code, C, fit, row):  # type: ignore[no-untyped-def]
-    """The row has this code from now on. z, C, fit : INOUT; the rest as :func:`draw_flips` leaves it."""
-    K, room, P, G, v, a, g, q = len(z), len(row.v), fit.P, fit.G, row.v, row.a, row.g, row.q
-    out, into = w / (1.0 - w * h), w / (1.0 + w * leverage)
-    for k in range(K):
-        # P and AA' without the row, and with its new code: both change by what is made of two vectors.
-        of_v, of_a = out * (out * error * v[k] - a[k]), -out * v[k]
-        of_q, of_g = into * (into * new_error * q[k] - g[k]), -into * q[k]
-        for j in range(room):
-            P[k, j] += out * v[k] * v[j] - into * q[k] * q[j]
-            G[k, j] += of_v * v[j] + of_a * a[j] + of_q * q[j] + of_g * g[j]
-        if code[k] != z[k]:
-            step = w * (1.0 - 2.0 * z[k])
-            z[k] = code[k]
-            for d in range(len(x)):
-                C[k, d] += step * x[d]
+    X: NDArray  # (rows, D), those that there are
+    weights: NDArray  # (n,)
+    squares: NDArray  # (n,), |x|^2
+    z: NDArray  # (K, n), codes
+    before: NDArray  # (K, n), what they were when the block began
+    b: NDArray  # (K, n), Ax
+    v: NDArray  # (K, n), Pz' of the code at the beginning, with the row still in
+    a: NDArray  # (K, n), -Ar with r = x - zA, likewise
+    g: NDArray  # (K, n), half the gradient of |x - yA|^2 at the code y, by the features of the others
+    q: NDArray  # (K, n), half the gradient of yPy', of the others
+    errors: NDArray  # (n,), |x - yA|^2 by the features of the others
+    leverages: NDArray  # (n,), yPy' of the others
+    costs: NDArray  # (n,), what the code adds to the squared error
+    shrink: NDArray  # (n,), w / (1 - w zPz')
+    square: NDArray  # (n,), that times the squared error with the row in
+    new_errors: NDArray  # (n,), with a bit flipped
+    new_leverages: NDArray  # (n,), likewise
+    margins: NDArray  # (n,), positive where a flip costs less than it may
 
 
 @compiled(fastmath=REORDER)
-def anneal(X, weights, Z, temperatures, rng):  # type: ignore[no-untyped-def]
-    """A sweep over all rows for each temperature: Z : INOUT; no column may be redundant."""
-    (N, K), D = Z.shape, X.shape[1]
-    room = -(-K // WIDTH) * WIDTH
-    # P and AA' have rows with room for vector instructions, and zeros there.
-    C, fit = np.empty((K, D)), Fit(np.empty((K, D)), np.zeros((K, room)), np.zeros((K, room)))
-    row = Row(np.empty(room), np.empty(room), np.empty(room), np.empty(room), np.empty(room))
-    pairs, weighted, independent = np.empty((K, K)), np.empty((K, K)), np.empty(K, dtype=np.bool_)
-    code = np.empty(K, dtype=np.uint8)
-    for sweep in range(len(temperatures)):
-        if sweep % FRESH == 0:
-            set_up(X, weights, Z, K, fit, pairs, weighted, independent)
-            sum_rows(X, weights, Z, K, C)
-        for n in range(N):
-            x, z, w = X[n], Z[n], weights[n] if weights.size else 1.0
-            h, error = meet(x, z, C, fit, row)
-            if w * h > HIGH:
+def invert(M, P, used):  # type: ignore[no-untyped-def]
+    """P : OUT (room, room), inverse of a positive matrix M, by pivots on the diagonal; returns whether there is one."""
+    for k in range(used):
+        for j in range(used):
+            P[k, j] = M[k, j]
+    for k in range(used):
+        if not P[k, k] > DEPENDENT * M[k, k]:
+            return False
+        pivot = 1.0 / P[k, k]
+        for i in range(used):
+            if i != k:
+                f = P[i, k] * pivot
+                for j in range(used):
+                    P[i, j] -= f * P[k, j] if j != k else 0.0
+                P[i, k] = -f
+        for j in range(used):
+            P[k, j] *= pivot
+        P[k, k] = pivot
+    return True
+
+
+@compiled(fastmath=REORDER)
+def fit(state):  # type: ignore[no-untyped-def]
+    """state : INOUT, P, A and G follow M and C; returns whether columns are independent."""
+    M, C, P, A = state.M, state.C, state.P, state.A
+    K, D = C.shape
+    if not invert(M, P, K):
+        return False
+    for k in range(K):
+        for d in range(D):
+            A[k, d] = 0.0
+        for j in range(K):
+            p = P[k, j]
+            for d in range(D):
+                A[k, d] += p * C[j, d]
+    square_features(A, K, state.G)
+    return True
+
+
+@compiled()
+def fit_anew(X, weights, Z, state):  # type: ignore[no-untyped-def]
+    """state : OUT, of the codes Z; returns whether columns are independent."""
+    pairs = np.empty(state.M.shape)
+    count_pairs(Z, weights, Z.shape[1], pairs, state.M)
+    if not weights.size:
+        state.M[:] = pairs
+    sum_rows(X, weights, Z, Z.shape[1], state.C)
+    return fit(state)
+
+
+@compiled(fastmath=REORDER)
+def take_out(state, block):  # type: ignore[no-untyped-def]
+    """block : INOUT, each row as it is to the least squares of the others, its code being z."""
+    weights, z, b, v, a, g, q = block.weights, block.z, block.b, block.v, block.a, block.g, block.q
+    errors, leverages, costs, shrink, square = block.errors, block.leverages, block.costs, block.shrink, block.square
+    squares, left, G, P, (K, n) = block.squares, block.margins, state.G, state.P, z.shape
+    for r in range(n):
+        errors[r], leverages[r] = squares[r], 0.0
+    for k in range(K):
+        for r in range(n):
+            v[k, r], a[k, r] = 0.0, -b[k, r]
+        for j in range(K):
+            for r in range(n):
+                v[k, r] += P[k, j] * z[j, r]
+                a[k, r] += G[k, j] * z[j, r]
+        for r in range(n):
+            leverages[r] += z[k, r] * v[k, r]
+        for r in range(n):
+            errors[r] += z[k, r] * (a[k, r] - b[k, r])
+    for r in range(n):
+        h = weights[r] * leverages[r]
+        left[r] = 1.0 / (1.0 - h) if h < HIGH else 1.0
+        costs[r] = 0.0 if (h < HIGH) & (weights[r] > 0.0) else -np.inf
+    for r in range(n):
+        shrink[r] = weights[r] * left[r]
+    for r in range(n):
+        square[r] = shrink[r] * errors[r]
+    for r in range(n):
+        errors[r] *= left[r] * left[r]
+        leverages[r] *= left[r]
+    for r in range(n):
+        costs[r] += weights[r] * errors[r] / (1.0 + weights[r] * leverages[r])
+    for k in range(K):
+        for r in range(n):
+            g[k, r] = (square[r] * v[k, r] + a[k, r]) * left[r]
+        for r in range(n):
+            q[k, r] = v[k, r] * left[r]
+
+
+@compiled(fastmath=REORDER)
+def flip_bits(state, block, temperature, chance, rng):  # type: ignore[no-untyped-def]
+    """One bit after the other of all rows, each taken out by itself; returns whether any is flipped.
+
+    chance : IN (POOL,), exponential random numbers; block, state.M and state.C : INOUT
+
+    Loops over rows are short and write one array each: of more, it is not seen that they do not overlap.
+    """
+    X, weights, z, v, a, g, q = block.X, block.weights, block.z, block.v, block.a, block.g, block.q
+    errors, leverages, costs, shrink, square = block.errors, block.leverages, block.costs, block.shrink, block.square
+    new_errors, new_leverages, margins = block.new_errors, block.new_leverages, block.margins
+    M, C, G, P, (K, n), D, changed = state.M, state.C, state.G, state.P, z.shape, X.shape[1], False
+    for k in range(K):
+        first = int(rng.random() * (POOL - n))
+        for r in range(n):
+            own = shrink[r] * v[k, r] * (square[r] * v[k, r] + 2.0 * a[k, r])
+            new_errors[r] = errors[r] + G[k, k] + own + (2.0 - 4.0 * z[k, r]) * g[k, r]
+        for r in range(n):
+            own = shrink[r] * v[k, r] * v[k, r]
+            new_leverages[r] = leverages[r] + P[k, k] + own + (2.0 - 4.0 * z[k, r]) * q[k, r]
+        for r in range(n):
+            limit = (costs[r] + temperature * chance[first + r]) * (1.0 + weights[r] * new_leverages[r])
+            margins[r] = limit - weights[r] * new_errors[r]
+        for r in range(n):
+            if not margins[r] > 0.0:
                 continue
-            changed, new_error, leverage = draw_flips(w, z, h, error, fit, row, temperatures[sweep], rng, code)
-            if changed:
-                change_code(x, w, z, h, error, new_error, leverage, code, C, fit, row)
+            changed, w, sign = True, weights[r], 1.0 - 2.0 * z[k, r]
+            step = sign * shrink[r]
+            across, along = step * v[k, r], step * (square[r] * v[k, r] + a[k, r])
+            z[k, r] += sign
+            errors[r], leverages[r] = new_errors[r], new_leverages[r]
+            costs[r] = w * errors[r] / (1.0 + w * leverages[r])
+            for j in range(k + 1, K):
+                g[j, r] += sign * G[k, j] + along * v[j, r] + across * a[j, r]
+                q[j, r] += sign * P[k, j] + across * v[j, r]
+            for j in range(K):
+                M[k, j] += w * sign * (z[j, r] if j != k else 1.0)
+            for d in range(D):
+                C[k, d] += w * sign * X[r, d]
+        for j in range(K):
+            M[j, k] = M[k, j]
+    return changed
+
+
+@compiled()
+def anneal_block(state, block, temperature, chance, rng):  # type: ignore[no-untyped-def]
+    """All rows of a block, block.z and state : INOUT; returns whether any has changed."""
+    project(block.X, state.A, len(block.z), block.b.T)
+    block.before[:] = block.z
+    take_out(state, block)
+    return flip_bits(state, block, temperature, chance, rng)
+
+
+@compiled()
+def anneal(X, squares, weights, Z, temperatures, at_once, rng):  # type: ignore[no-untyped-def]
+    """A sweep over all rows for each temperature: Z : INOUT; no column may be redundant.
+
+    squares : IN (N,), |x|^2; at_once : IN, rows of a block, about, at most half of POOL
+    """
+    (N, K), D = Z.shape, X.shape[1]
+    n_blocks = -(-N // at_once)
+    n = -(-N // (n_blocks * LANES)) * LANES
+    state = State(np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), np.empty((K, D)), np.empty((K, K)))
+    codes, m, v = np.zeros((n_blocks, K, n)), np.zeros((6, K, n)), np.zeros((8, n))
+    padded, chance = np.zeros((2, n_blocks * n)), rng.standard_exponential(POOL)
+    for r in range(N):
+        padded[0, r], padded[1, r] = weights[r] if weights.size else 1.0, squares[r]
+        for k in range(K):
+            codes[r // n, k, r % n] = Z[r, k]
+    for sweep in range(len(temperatures)):
+        if sweep % FRESH == 0 and not fit_anew(X, weights, Z, state):
+            return
+        for i in range(n_blocks):
+            rows, some = slice(i * n, min((i + 1) * n, N)), slice(i * n, (i + 1) * n)
+            block = Block(
+                X[rows], padded[0, some], padded[1, some], codes[i], m[0], m[1], m[2], m[3], m[4], m[5],
+                v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7],
+            )  # fmt: skip
+            if not anneal_block(state, block, temperatures[sweep], chance, rng):
+                continue
+            if fit(state):
+                for r in range(len(block.X)):
+                    for k in range(K):
+                        Z[i * n + r, k] = np.uint8(codes[i, k, r])
+            else:  # together they made columns dependent
+                codes[i] = block.before
+                fit_anew(X, weights, Z, state)

@@ -208,14 +208,15 @@ def follow(X, Z, before, used, pairs, sums):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum, is_far, scratch):  # type: ignore[no-untyped-def]
+def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum, is_far, is_brief, scratch):  # type: ignore[no-untyped-def]
     """Least squares and best codes in turn until no code changes. Z, A : INOUT.
 
     momentum : IN, a share by which features first go beyond least squares, in the direction they come from: fewer
     iterations and lower ends on average, but the squared error may rise on the way
     is_far : IN, whether products of rows lose the digits that matter
+    is_brief : IN, whether rounding of sums that were followed may stay
 
-    Returns how many features there are, and the number of iterations.
+    Returns how many features there are, the number of iterations, and what the features explain.
     """
     iteration, changed, exact, moving = 0, 1, False, momentum > 0.0
     pairs, weighted, codes = np.empty((used, used)), np.empty((used, used)), Z.copy()
@@ -248,8 +249,13 @@ def polish(X, squares, weights, Z, A, used, gain, node_limit, max_iter, momentum
             continue
         # Flips of one or two bits first; once they change nothing, all codes, or branch and bound.
         exact, changed = changed == 0, changed + (not exact)
-    fit_run(X, weights, Z, A, used, scratch)  # without the rounding of what was followed
-    return drop_dependent(Z, A, used, scratch.independent), iteration
+    if is_brief and not weights.size:
+        follow(X, Z, codes, used, pairs, scratch.sums)
+        scratch.pairs[:used, :used] = pairs[:used, :used]
+        explained = solve(scratch.pairs, weighted, False, scratch.sums, A, used, scratch.independent)
+    else:
+        explained = fit_run(X, weights, Z, A, used, scratch)
+    return drop_dependent(Z, A, used, scratch.independent), iteration, explained
 
 
 @compiled(fastmath=REORDER)
