@@ -28,7 +28,7 @@ from madbayes.engine.feature_search import (
     row_columns,
 )
 from madbayes.engine.kernels import search as kernel
-from madbayes.engine.kernels.annealing import FRESH, NEVER
+from madbayes.engine.kernels.annealing import FRESH, LANES, POOL
 from madbayes.engine.kernels.side_by_side import AT_ONCE
 from madbayes.engine.reductions import joined
 from madbayes.engine.search import ABREAST, STRIDE, Search, report, search
@@ -407,41 +407,69 @@ def test_what_is_nearly_as_good_is_polished_by_collapsed_bp_means():
 # Annealing
 
 
-def annealed_row(X, Z, weights, n, temperature, rng):
-    """Z : row n changed, one bit after the other by the squared error of least squares, of a library's routine."""
-    for k in range(Z.shape[1]):
+def annealed_row(X, Z, weights, n, limits):
+    """The code of row n, changed one bit after the other by the squared error of least squares, of a library's routine.
+
+    A row without which features are not determined keeps its code.
+    """
+    Z, is_spared = Z.copy(), np.linalg.matrix_rank(np.delete(Z, n, axis=0)) == Z.shape[1]
+    for k, limit in enumerate(limits if is_spared else ()):
         flipped = Z.copy()
         flipped[n, k] ^= 1
-        warmth = (error_of(X, flipped, weights) - error_of(X, Z, weights)) / temperature
-        if warmth <= 0 or (warmth < NEVER and rng.random() < np.exp(-warmth)):
-            Z[n] = flipped[n]
+        if error_of(X, flipped, weights) - error_of(X, Z, weights) < limit:
+            Z = flipped
+    return Z[n]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_annealing_flips_bits_by_what_they_cost(seed, weighted):
-    """The same flips as by least squares for each, with the same random numbers, for more sweeps than go by updates."""
-    X, Z = linear_gaussian(16, 5, 3, sigma=1.0, seed=seed)
-    weights = np.random.default_rng(seed).uniform(0.2, 1.0, size=16) if weighted else None
+    """The same flips as by least squares for each, with the same random numbers, for more sweeps than go by updates.
+
+    Rows of a block know only what was before it; the second block is not full.
+    """
+    X, Z = linear_gaussian(2 * LANES - 3, 5, 3, sigma=1.0, seed=seed)
+    weights = np.random.default_rng(seed).uniform(0.2, 1.0, size=len(X)) if weighted else None
     temperatures, expected, ours = np.geomspace(8.0, 0.1, 2 * FRESH), Z.copy(), Z.copy()
     rng = np.random.default_rng(seed)
+    chance = rng.standard_exponential(POOL)
     for temperature in temperatures:
-        for n in range(len(X)):
-            annealed_row(X, expected, weights, n, temperature, rng)
-    kernels.anneal(X, np.empty(0) if weights is None else weights, ours, temperatures, np.random.default_rng(seed))
+        for start in (0, LANES):
+            drawn = [int(rng.random() * (POOL - LANES)) for _ in range(3)]
+            limits = temperature * np.array([chance[first : first + LANES] for first in drawn])
+            rows = range(start, min(start + LANES, len(X)))
+            expected[rows] = [annealed_row(X, expected, weights, n, limits[:, n - start]) for n in rows]
+    annealed(X, ours, temperatures, np.random.default_rng(seed), weights)
     assert_array_equal(ours, expected)
     assert not np.array_equal(ours, Z)
 
 
-@given(rough_solutions(), seeds)
-def test_annealing_in_the_cold_never_makes_it_worse(problem, seed):
+def annealed(X, Z, temperatures, rng, weights=None):
+    """Z : changed by annealing, in blocks as small as can be."""
+    w = np.empty(0) if weights is None else weights
+    kernels.anneal(X, (X**2).sum(axis=1), w, Z, np.asarray(temperatures), LANES, rng)
+
+
+@given(rough_solutions(), seeds, st.sampled_from([1e-300, 0.1, 1e3]))
+def test_annealing_keeps_features_apart(problem, seed, temperature):
+    """However many rows change at once, no feature becomes a combination of others."""
     X, weights, Z = problem
-    landscape = FeatureLandscape.of(X, 0.0, weights)
-    solution = landscape.descend(Z)
-    cold = np.array(solution.groups, order="C")
-    kernels.anneal(landscape.table.X, landscape.table.weights, cold, np.full(12, 1e-300), np.random.default_rng(seed))
-    assert error_of(X, cold, weights) <= solution.value * (1 + 1e-9) + 1e-9
-    assert np.linalg.matrix_rank(cold) == solution.K
+    solution = FeatureLandscape.of(X, 0.0, weights).descend(Z)
+    Z = np.array(solution.groups, order="C")
+    annealed(X, Z, np.full(12, temperature), np.random.default_rng(seed), weights)
+    assert set(np.unique(Z)) <= {0, 1}
+    assert np.linalg.matrix_rank(Z) == solution.K
+
+
+def test_rows_that_together_would_undo_a_feature_keep_their_codes():
+    """Each alone may leave it, and it pays for each; both at once may not."""
+    X = np.zeros((LANES, 3))
+    X[2:, 0] = 5.0
+    Z = np.zeros((LANES, 2), dtype=np.uint8)
+    Z[:2, 0] = Z[2:, 1] = 1
+    annealed(X, Z, [1e-300], np.random.default_rng(0))
+    assert Z[:, 0].any()
+    assert np.linalg.matrix_rank(Z) == 2
 
 
 def test_a_row_that_alone_has_a_feature_keeps_its_code():
@@ -449,7 +477,7 @@ def test_a_row_that_alone_has_a_feature_keeps_its_code():
     X, Z = linear_gaussian(12, 4, 2)
     Z = np.column_stack([Z, np.eye(12, 1, dtype=np.uint8)])
     before = Z[0].copy()
-    kernels.anneal(X, np.empty(0), Z, np.array([1e3]), np.random.default_rng(0))
+    annealed(X, Z, [1e3], np.random.default_rng(0))
     assert_array_equal(Z[0], before)
     assert Z[1:, 2].any()  # from now on it might change, too
 
@@ -1019,3 +1047,31 @@ def test_a_glance_goes_part_of_the_way(seed):
     assert glance.value == pytest.approx(error_of(X, glance.groups))
     assert glance.passes <= GLANCE < landscape.descend(Z).passes
     assert landscape.descend(glance.groups).value < glance.value
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_warm_starts_find_few_features(weighted):
+    """Half of them at least; with the same random numbers the same."""
+    X, Z = linear_gaussian(120, 20, 3)
+    weights = np.random.default_rng(0).uniform(1, 3, size=120) if weighted else None
+    landscape = FeatureLandscape.of(X, 0.0, weights, K=3)
+    found = [landscape.start_warm(np.random.default_rng(seed)) for seed in range(10)]
+    for solution in found:
+        assert_valid(X, solution, 0.0, weights)
+    assert sum(one.value <= landscape.polish(Z).value * (1 + 1e-9) for one in found) >= 5
+    assert_array_equal(landscape.start_warm(np.random.default_rng(3)).groups, found[3].groups)
+
+
+def test_no_feature_is_a_warm_start_where_none_is_wanted():
+    X, _ = linear_gaussian(30, 6, 3)
+    for landscape in (FeatureLandscape.of(X, 0.0, K=0), FeatureLandscape.of(X, 5.0)):
+        assert landscape.start_warm(np.random.default_rng(0)).K == 0
+
+
+def test_a_glance_has_the_value_of_its_residuals():
+    """It is told by products, but for tables far from the origin, whose products have no digits left."""
+    for offset in (0.0, 10.0, 1e6):
+        X, Z = linear_gaussian(150, 12, 5, p=0.3)
+        landscape = FeatureLandscape.of(X + offset, 0.0)
+        glance = landscape.glance(np.column_stack([np.ones(150, dtype=np.uint8), Z[:, :3], 1 - Z[:, 3]]))
+        assert glance.value == pytest.approx(error_of(X + offset, glance.groups), rel=1e-9 if offset < 1e3 else 1e-6)

@@ -11,7 +11,15 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.climb import ENOUGH, Climb, Effort, _is_alike, solve_path
+from madbayes.engine.climb import AGAIN, ENOUGH, PAYS, WHILE, Climb, Effort, _is_alike, solve_path
+    AGAIN,
+    ENOUGH,
+    PAYS,
+    WHILE,
+    Climb,
+    Effort,
+    solve_path,
+)
 from madbayes.engine.null import groupless
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.path_search import CLUSTERS, FEATURES, _is_in_doubt, _stretches, find_path
@@ -269,9 +277,9 @@ def times(monkeypatch):
     """The numbers that are looked at and the way, each time along the path."""
     times, whole = [], Climb.go_along
 
-    def go_along(self, numbers, way, *args):
-        times.append((list(numbers), way))
-        return whole(self, numbers, way, *args)
+    def go_along(self, places, ways, *args):
+        times.append((list(places), ways))
+        return whole(self, places, ways, *args)
 
     monkeypatch.setattr(Climb, "go_along", go_along)
     return times
@@ -279,37 +287,91 @@ def times(monkeypatch):
 
 def test_without_work_there_is_only_the_first_way_down(times):
     solve("features", linear_gaussian(60, 10, 3), 6, effort=Effort(work=0.0))
-    assert times == [([5, 4, 3, 2, 1], FEATURES.ways.first)]
+    assert times == [([5, 4, 3, 2, 1], (FEATURES.ways.first,))]
 
 
-def test_ways_that_do_not_pay_are_followed_once(monkeypatch, times):
+def test_what_does_not_pay_is_done_once(monkeypatch, times):
     """Up and down in turn; again only while hardly anything was done."""
     monkeypatch.setattr("madbayes.engine.climb.PAYS", 1e9)
     monkeypatch.setattr("madbayes.engine.climb.LEAST", 0.0)
     solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
-    up, down = [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]
-    assert times[1:] == list(zip([up, down, up], FEATURES.ways.later, strict=True))
+    up, down = ([1, 2, 3, 4, 5], FEATURES.ways.later), ([5, 4, 3, 2, 1], FEATURES.ways.later)
+    assert times[1:] == [up]
     times.clear()
     monkeypatch.setattr("madbayes.engine.climb.LEAST", 1e12)
     solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
     assert len(times) == FEATURES.ways.rounds
+    assert times[1:4] == [up, down, up]
 
 
-def test_no_way_is_tried_after_enough_work(monkeypatch):
-    """What has paid goes on as long as there may be more work. Here each time is half of what is enough, and pays."""
-    times = []
+@pytest.fixture
+def gains(monkeypatch):
+    """What the ways along the path bring, each for so many operations; nothing else is looked at."""
+    gains, work, taken = [], [0.0], []
 
-    def go_along(self, numbers, way, *args):
-        times.append(way)
-        self.work += 0.6 * ENOUGH
-        return 1.0
+    def go_along(self, places, ways, *args):
+        taken.append(ways)
+        self.work += work[0]
+        return gains[len(taken) - 1] if gains else 1.0
 
     monkeypatch.setattr(Climb, "go_along", go_along)
-    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=3 * ENOUGH))
-    assert times == ["moves", *["stronger"] * 4]
-    times.clear()
-    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=ENOUGH))
-    assert times == ["moves", "stronger"]
+    monkeypatch.setattr(Climb, "settle", lambda self: None)
+    return gains, work, taken
+
+
+@pytest.mark.parametrize(("share", "allowed", "expected"), [(0.6, 3.0, 4), (0.6, 1.0, 1), (1.1, 9.0, 0)])
+def test_after_enough_work_only_what_has_paid_goes_on(gains, share, allowed, expected):
+    """Here every time pays, and is such a share of what is enough."""
+    gains[1][0] = share * ENOUGH
+    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=allowed * ENOUGH))
+    assert gains[2] == [(FEATURES.ways.first,), *[FEATURES.ways.later] * expected]
+
+
+def test_what_was_brought_before_counts_half(gains, monkeypatch):
+    monkeypatch.setattr("madbayes.engine.climb.LEAST", -1.0)
+    gains[0].extend([0.0, 1.6 * PAYS, 0.4 * PAYS, 0.3 * PAYS, 1.0])  # they stand at 1.6, 1.2 and 0.9
+    solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
+    assert len(gains[2]) == 4
+
+
+@pytest.fixture
+def doubtful():
+    """A climb whose errors are these, from no feature on; the last number is too large for starts of its own."""
+    X, errors = linear_gaussian(60, 12, 4), [100.0, 80.0, 70.0, 55.0, 50.0, 45.0]
+    with Workers(1) as workers:
+        landscape = FEATURES.landscape(X, 0.0, None)
+        ways = FEATURES.ways._replace(max_fresh=4)
+        climb = Climb(landscape, FEATURES.moves, Effort(), np.random.default_rng(0), workers, ways, bool, [])
+        solutions = [landscape.simplest(), *(landscape.with_K(K).start(np.random.default_rng(0)) for K in range(1, 6))]
+        climb.pools = [[one._replace(value=error)] for one, error in zip(solutions, errors, strict=True)]
+        yield climb
+
+
+def test_errors_above_the_line_between_their_neighbours_are_in_doubt(doubtful):
+    assert [doubtful.doubt(i) for i in range(1, 5)] == pytest.approx([-10 / 80, 5 / 70, -10 / 55, 0.0])
+    assert doubtful.doubt(5) == -np.inf  # it has one neighbour only
+    doubtful.pools[4] = [doubtful.pools[4][0]._replace(value=0.0)]
+    assert doubtful.doubt(4) == -np.inf
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.0, [2, 4]), (1.0, [2, 4, 1, 3])])
+def test_fresh_starts_are_made_where_it_is_most_in_doubt_as_long_as_they_pay(doubtful, monkeypatch, gain, expected):
+    """Here each look takes more than half of the work in which one must have paid."""
+    looks = []
+
+    def look(self, i, neighbours, ways, n_fresh):
+        assert (neighbours, ways, n_fresh) == ([i - 1, i + 1], (), AGAIN)
+        looks.append(i)
+        self.work += 0.6 * WHILE
+        return gain
+
+    monkeypatch.setattr(Climb, "look", look)
+    doubtful.settle()
+    assert looks == expected
+    looks.clear()
+    doubtful.effort = Effort(work=0.0)
+    doubtful.settle()
+    assert looks == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -331,21 +393,6 @@ def test_rounding_is_no_gain(seed, monkeypatch):
     assert len(gains) > 2
 
 
-def test_the_way_that_has_brought_most_is_followed_again(monkeypatch):
-    """Whatever it brings: here, what its name says, and what it has brought before counts a tenth."""
-    brings, times = {"stronger": iter([0.5, 0.5]), "coarse": iter([2.0, 0.1, 0.1]), "fresh": iter([0.4, 0.4])}, []
-
-    def go_along(self, numbers, way, *args):
-        times.append(way)
-        return next(brings[way]) if way in brings else 0.0
-
-    monkeypatch.setattr(Climb, "go_along", go_along)
-    with pytest.raises(StopIteration):
-        solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
-    # They stand at 0.5, 2 and 0.4, then at 0.3 for the second, 0.55 for the first, which has nothing left to bring.
-    assert times == ["moves", "stronger", "coarse", "fresh", "coarse", "stronger", "stronger"]
-
-
 @by_kind
 def test_each_way_leads_to_as_many_groups_as_there_were(kind):
     X = linear_gaussian(60, 12, 4)
@@ -358,7 +405,10 @@ def test_each_way_leads_to_as_many_groups_as_there_were(kind):
             found = climb.followed(way, 3)
             assert found, way
             assert {one.K for one in found} == {K}
-        assert len(climb.followed("fresh", 3)) == 2
+        assert [one.K for one in climb.begun(3, 2)] == [K] * (2 * K if kind == "features" else 1)
+        assert climb.begun(3, 0) == []
+        climb.ways = ways._replace(max_fresh=K - 1)
+        assert climb.begun(3, 2) == []
         for name, take in (("borrow", ways.borrow), ("swap", ways.swap)):
             last, pool = len(before) - 1, climb.pools[3]
             assert [one.K for one in climb.taken(3, name, take, pool)] == ([K] if kind == "features" else [])

@@ -90,7 +90,7 @@ QUICK_EFFORT = Effort(again=False)
 CAREFUL_EFFORT, BRIEF_EFFORT = QUICK_EFFORT._replace(length=3), QUICK_EFFORT._replace(length=0)
 
 
-Way = Literal["moves", "stronger", "coarse", "fresh"]
+Way = Literal["moves", "stronger", "coarse"]
 # What a start of its own leads to.
 Begin = Callable[[Any, np.random.Generator], Solution]
 # What groups of other solutions, which have more of them, lead to from a solution.
@@ -101,12 +101,12 @@ class Ways(NamedTuple):
     """How to go on from what is known of a number of groups.
 
     "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "coarse" is such a
-    one in the coarse table, if there is one; "fresh" are solutions from starts of their own, for numbers that are not
-    large: with more groups they cost much and are seldom better. In any case groups are borrowed of solutions that
-    have more of them, once for each solution, and then swapped for such ones in the best, where that is possible.
+    one in the coarse table, if there is one. Numbers that are not large have starts of their own as well: with more
+    groups they cost much and are seldom better. In any case groups are borrowed of solutions that have more of them,
+    once for each solution, and then swapped for such ones in the best, where that is possible.
     """
 
-    first: tuple[Way, ...] = ("fresh", "stronger")  # on the way down
+    first: Way = "stronger"  # on the way down
     later: tuple[Way, ...] = ("stronger",)  # when the path is gone along again
     rounds: int = 2  # times down and up, at most
     max_fresh: int = 6  # groups that starts of their own have at most
@@ -200,7 +200,7 @@ class Climb:
         """Down from the largest number, which helps most; then where it is in doubt, and then the whole path."""
         last = len(self.pools) - 1
         self.crown(last)
-        self.go_along(range(last - 1, 0, -1), self.ways.first, np.inf)
+        self.go_along(range(last - 1, 0, -1), (self.ways.first,), np.inf, FRESH)
         if self.ways.begin is not None:
             self.settle()
         self.go_on(last)
@@ -208,15 +208,11 @@ class Climb:
     def settle(self) -> None:
         """Fresh starts for numbers that are not large, those most in doubt first, as long as that pays."""
         small = [i for i in range(1, len(self.pools)) if self.ways.max_fresh >= self.pools[i][0].K]
-        waiting = {i for i in small if not self.landscape.is_exact(self.pools[i][0])}
-        recent = np.e * PAYS
+        waiting, recent = set(small), np.e * PAYS
         while waiting and recent >= PAYS and self.work <= self.effort.work and not self.is_over():
             i, work = max(waiting, key=self.doubt), self.work
             waiting.remove(i)
-            before = self.pools[i][0].value
-            self.keep(i, self.begun(i, AGAIN))
-            self.look(i, [i - 1, i + 1])
-            gain = 1 - self.pools[i][0].value / before
+            gain = self.look(i, [i - 1, i + 1], (), AGAIN)
             recent = gain + recent * float(np.exp((work - self.work) / WHILE))
 
     def go_on(self, last: int) -> None:
@@ -254,7 +250,7 @@ class Climb:
             if is_clear or self.is_over() or self.landscape.is_exact(self.pools[last][0]):
                 break
 
-    def go_along(self, places: range, ways: Sequence[Way], limit: float) -> float:
+    def go_along(self, places: range, ways: Sequence[Way], limit: float, n_fresh: int = 0) -> float:
         """Numbers by their places, each from the one before, while the work is less than this.
 
         Returns the sum of the shares by which errors fell.
@@ -263,25 +259,25 @@ class Climb:
         for i in places:
             if self.work > limit or self.is_over():
                 break
-            gain += self.look(i, [i - places.step], ways)
+            gain += self.look(i, [i - places.step], ways, n_fresh)
         return gain
 
-    def look(self, i: int, neighbours: Sequence[int], ways: Sequence[Way] = ()) -> float:
-        """A number by its place, from its neighbours and in some ways; returns the share by which its error falls."""
+    def look(self, i: int, neighbours: Sequence[int], ways: Sequence[Way], n_fresh: int) -> float:
+        """A number by its place, from its neighbours, in some ways, and from so many starts for each group.
+
+        Returns the share by which its error falls.
+        """
         before = self.pools[i][0]
         for neighbour in neighbours:
             if neighbour < len(self.pools):
                 self.visit(i, neighbour)
-        if "fresh" in ways:
-            self.keep(i, self.begun(i, FRESH))
-        if self.landscape.is_exact(self.pools[i][0]):
-            return 0.0
-        self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i]))
-        for way in ways:
-            if way != "fresh":
+        self.keep(i, self.begun(i, n_fresh))
+        if not self.landscape.is_exact(self.pools[i][0]):
+            self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i]))
+            for way in ways:
                 self.keep(i, self.followed(way, i))
-        self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
-        return 1 - self.pools[i][0].value / before.value
+            self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
+        return 0.0 if self.landscape.is_exact(before) else 1 - self.pools[i][0].value / before.value
 
     def at(self, i: int) -> PathLandscape:
         """The landscape of a number of groups, by its place."""
@@ -303,7 +299,7 @@ class Climb:
     def begun(self, i: int, n_each: int) -> list[Solution]:
         """Where starts of its own lead for a number that is not large: so many for each group, or else a lineage."""
         here, begin, K = self.at(i), self.ways.begin, self.pools[i][0].K
-        if self.ways.max_fresh < K:
+        if not n_each or self.ways.max_fresh < K:
             return []
         if begin is None:
             return self.improved(here, n_fresh=1)

@@ -53,7 +53,7 @@ FEATURES = Kind(
     feature_moves,
     most_features,
     Ways(
-        ("fresh", "moves"),
+        "moves",
         ("coarse", "stronger"),
         rounds=24,
         max_fresh=8,
