@@ -12,14 +12,6 @@ from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
 from madbayes.engine.climb import AGAIN, ENOUGH, PAYS, WHILE, Climb, Effort, _is_alike, solve_path
-    AGAIN,
-    ENOUGH,
-    PAYS,
-    WHILE,
-    Climb,
-    Effort,
-    solve_path,
-)
 from madbayes.engine.null import groupless
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.path_search import CLUSTERS, FEATURES, _is_in_doubt, _stretches, find_path
