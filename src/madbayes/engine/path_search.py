@@ -54,7 +54,7 @@ FEATURES = Kind(
     most_features,
     Ways(
         "moves",
-        ("coarse", "stronger"),
+        ("coarse", "stronger", "coarse"),
         rounds=24,
         max_fresh=8,
         begin=FeatureLandscape.start_warm,

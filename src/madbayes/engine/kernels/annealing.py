@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.kernels.compiling import REORDER, compiled
-from madbayes.engine.kernels.features import count_pairs, project, square_features, sum_rows
+from madbayes.engine.kernels.features import count_pairs, invert, project, square_features, sum_rows
 
 # Rows of a block are a multiple of so many.
 LANES = 8
@@ -27,8 +27,8 @@ POOL = 4096
 FRESH = 8
 # Rows of a higher leverage are left alone: without them, features are not determined.
 HIGH = 1.0 - 1e-7
-# Columns are dependent when the squared distance of one from others is this share of its square.
-DEPENDENT = 1e-10
+# Weights of a feature up to this share of all are rounding.
+ROUNDING = 1e-12
 
 
 class State(NamedTuple):
@@ -39,6 +39,7 @@ class State(NamedTuple):
     P: NDArray  # (K, K), inverse of Z'WZ
     A: NDArray  # (K, D), features PC
     G: NDArray  # (K, K), AA'
+    least: float  # smaller pivots of Z'WZ are rounding
 
 
 class Block(NamedTuple):
@@ -65,33 +66,11 @@ class Block(NamedTuple):
 
 
 @compiled(fastmath=REORDER)
-def invert(M, P, used):  # type: ignore[no-untyped-def]
-    """P : OUT (room, room), inverse of a positive matrix M, by pivots on the diagonal; returns whether there is one."""
-    for k in range(used):
-        for j in range(used):
-            P[k, j] = M[k, j]
-    for k in range(used):
-        if not P[k, k] > DEPENDENT * M[k, k]:
-            return False
-        pivot = 1.0 / P[k, k]
-        for i in range(used):
-            if i != k:
-                f = P[i, k] * pivot
-                for j in range(used):
-                    P[i, j] -= f * P[k, j] if j != k else 0.0
-                P[i, k] = -f
-        for j in range(used):
-            P[k, j] *= pivot
-        P[k, k] = pivot
-    return True
-
-
-@compiled(fastmath=REORDER)
 def fit(state):  # type: ignore[no-untyped-def]
     """state : INOUT, P, A and G follow M and C; returns whether columns are independent."""
     M, C, P, A = state.M, state.C, state.P, state.A
     K, D = C.shape
-    if not invert(M, P, K):
+    if not invert(M, P, K, state.least):
         return False
     for k in range(K):
         for d in range(D):
@@ -216,13 +195,14 @@ def anneal(X, squares, weights, Z, temperatures, at_once, rng):  # type: ignore[
     (N, K), D = Z.shape, X.shape[1]
     n_blocks = -(-N // at_once)
     n = -(-N // (n_blocks * LANES)) * LANES
-    state = State(np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), np.empty((K, D)), np.empty((K, K)))
     codes, m, v = np.zeros((n_blocks, K, n)), np.zeros((6, K, n)), np.zeros((8, n))
     padded, chance = np.zeros((2, n_blocks * n)), rng.standard_exponential(POOL)
     for r in range(N):
         padded[0, r], padded[1, r] = weights[r] if weights.size else 1.0, squares[r]
         for k in range(K):
             codes[r // n, k, r % n] = Z[r, k]
+    least = ROUNDING * padded[0].sum()
+    state = State(np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), least)
     for sweep in range(len(temperatures)):
         if sweep % FRESH == 0 and not fit_anew(X, weights, Z, state):
             return

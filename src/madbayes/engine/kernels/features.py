@@ -11,6 +11,9 @@ import numpy as np
 
 from madbayes.engine.kernels.compiling import REORDER, compiled
 
+# A column is dependent when its squared distance from the span of others is this share of its square.
+DEPENDENT = 1e-10
+
 
 @compiled(fastmath=REORDER)
 def project(X, A, used, B):  # type: ignore[no-untyped-def]
@@ -120,6 +123,31 @@ def sum_rows(X, weights, Z, used, sums):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=REORDER)
+def invert(M, P, used, least):  # type: ignore[no-untyped-def]
+    """P : OUT (room, room), inverse of a positive matrix M, by pivots on the diagonal.
+
+    Returns whether there is one: whether no pivot is a tiny share of what stood there, or less than this.
+    """
+    for k in range(used):
+        for j in range(used):
+            P[k, j] = M[k, j]
+    for k in range(used):
+        if not P[k, k] > max(DEPENDENT * M[k, k], least):
+            return False
+        pivot = 1.0 / P[k, k]
+        for i in range(used):
+            if i != k:
+                f = P[i, k] * pivot
+                for j in range(used):
+                    P[i, j] -= f * P[k, j] if j != k else 0.0
+                P[i, k] = -f
+        for j in range(used):
+            P[k, j] *= pivot
+        P[k, k] = pivot
+    return True
+
+
+@compiled(fastmath=REORDER)
 def eliminate(gram, A, used, independent):  # type: ignore[no-untyped-def]
     """Least squares by elimination in the order of the columns; dependent ones are left out.
 
@@ -135,7 +163,7 @@ def eliminate(gram, A, used, independent):  # type: ignore[no-untyped-def]
         for j in range(k):
             if independent[j]:
                 size += gram[k, j] * gram[k, j] / gram[j, j]
-        independent[k] = pivot > 1e-10 * size
+        independent[k] = pivot > DEPENDENT * size
         if not independent[k]:
             for d in range(D):
                 A[k, d] = 0.0

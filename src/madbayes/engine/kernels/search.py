@@ -11,6 +11,7 @@ from madbayes.engine.kernels.compiling import REORDER, compiled
 from madbayes.engine.kernels.features import (
     count_pairs,
     drop_dependent,
+    invert,
     project,
     solve,
     square_features,
@@ -54,20 +55,7 @@ def factor(G, used, order, R, P, ridges, slack):  # type: ignore[no-untyped-def]
         order[k], ridges[k] = k, 1e-3 * G[k, k] + np.finfo(np.float64).tiny
         for j in range(used):
             P[k, j] = G[k, j] + (ridges[k] if j == k else 0.0)
-    # Inverse in place, by pivots on the diagonal.
-    for k in range(used):
-        pivot = 1.0 / P[k, k]
-        for i in range(used):
-            if i != k:
-                f = P[i, k] * pivot
-                for j in range(used):
-                    if j != k:
-                        P[i, j] -= f * P[k, j]
-                P[i, k] = -f
-        for j in range(used):
-            if j != k:
-                P[k, j] *= pivot
-        P[k, k] = pivot
+    invert(P, P, used, 0.0)  # in place: with ridges there is one
     bound(P, used, ridges, slack)
     for last in range(used - 1, 0, -1):
         best = 0
