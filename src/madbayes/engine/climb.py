@@ -64,7 +64,7 @@ WIDTH = 5
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
 ALIKE = 0.1
 # Operations after which the whole path is gone along again only if that pays, not if it never was, and never.
-LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 3.0 * WORK
+LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 2.9 * WORK
 # It pays if errors fall by so much in sum, as shares of what they were.
 PAYS = 1e-3
 # What it has brought before counts for so much of that: chance takes part in it.

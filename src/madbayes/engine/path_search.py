@@ -54,7 +54,7 @@ FEATURES = Kind(
     most_features,
     Ways(
         "moves",
-        ("coarse", "stronger", "coarse"),
+        ("coarse", "stronger"),
         rounds=24,
         max_fresh=8,
         begin=FeatureLandscape.start_warm,
