@@ -1068,6 +1068,17 @@ def test_no_feature_is_a_warm_start_where_none_is_wanted():
         assert landscape.start_warm(np.random.default_rng(0)).K == 0
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_warm_starts_where_nothing_is_annealed_have_the_value_of_their_residuals(offset):
+    X, _ = linear_gaussian(40, 6, 2, sigma=0.0)
+    landscape = FeatureLandscape.of(X + offset, 0.0, K=3)
+    for seed in range(10):
+        found = landscape.start_warm(np.random.default_rng(seed))
+        if np.isfinite(found.value):  # where there are too few features it does not count
+            expected = ((X + offset - found.groups @ found.A) ** 2).sum()
+            assert found.value == pytest.approx(expected, rel=1e-9, abs=1e-20 * (X**2).sum())
+
+
 def test_a_glance_has_the_value_of_its_residuals():
     """It is told by products, but for tables far from the origin, whose products have no digits left."""
     for offset in (0.0, 10.0, 1e6):

@@ -199,6 +199,8 @@ class FeatureLandscape:
             return self.simplest()
         start = self.glance(groups)
         found = self.anneal(start, rng)
+        if found is start:  # nothing is left, or it is too far: its value may be rounding of products
+            found = self.polish(groups)
         return found._replace(passes=start.passes + found.passes)
 
     @cached_property
