@@ -305,6 +305,10 @@ class Climb:
             return self.improved(here, n_fresh=1)
         seeds = self.rng.integers(2**31, size=n_each * K)
         found = self.workers.map(lambda seed: begin(here, np.random.default_rng(seed)), seeds)
+        return self.counted(here, found)
+
+    def counted(self, here: PathLandscape, found: Sequence[Solution]) -> list[Solution]:
+        """Solutions whose passes count as work."""
         self.work += sum(one.passes * here.cost(one.K) for one in found)
         return list(found)
 
@@ -323,8 +327,7 @@ class Climb:
     def polished(self, here: PathLandscape, proposals: list[NDArray]) -> list[Solution]:
         """The local optima that proposals lead to."""
         found = self.workers.map(here.polish, proposals)
-        self.work += sum(one.passes * here.cost(one.K) for one in found)
-        return list(found)
+        return self.counted(here, found)
 
     def taken(self, i: int, name: str, take: Borrow | None, starts: Sequence[Solution]) -> list[Solution]:
         """What groups of solutions that have more of them lead to, from those of a number that are new."""
@@ -333,8 +336,7 @@ class Climb:
             return []
         new = [one for one in starts if self.is_untried(i, name, one)]
         found = self.workers.map(lambda start: take(here, start, larger), new)
-        self.work += sum(one.passes * here.cost(one.K) for one in found)
-        return list(found)
+        return self.counted(here, found)
 
     def improved(
         self,
