@@ -516,6 +516,89 @@ def test_nothing_is_annealed_where_nothing_is_left():
         assert landscape.anneal(solution, np.random.default_rng(0)) is solution
 
 
+def noise_optimum(seed, N=60, D=30, K=8, weights=None):
+    """A table of noise, and where collapsed BP-means ends in it."""
+    rng = np.random.default_rng(seed)
+    landscape = FeatureLandscape.of(rng.normal(size=(N, D)), 0.0, weights, K=K)
+    return landscape, landscape.polish_collapsed(landscape.start(rng))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_shaking_leads_out_of_the_local_optima_of_noise(weighted):
+    """More often than the moves that it follows do without it, all of them tried as often."""
+    ways, lower = ("shaken", "polish_near"), {"shaken": 0, "polish_near": 0}
+    for instance in range(12):
+        weights = np.random.default_rng(instance).uniform(1, 9, size=60) if weighted else None
+        landscape, start = noise_optimum(instance, weights=weights)
+        for way in ways:
+            rng = np.random.default_rng(instance)
+            for move in (feature_moves["scramble"], feature_moves["exchange"], feature_moves["split"]):
+                found = landscape.polish(move(landscape, start, rng))
+                extra = (rng,) if way == "shaken" else ()
+                found = getattr(landscape, way)(found, start.value, *extra)
+                assert_valid(landscape.table.X, found, 0.0, weights)
+                lower[way] += found.value < start.value * (1 - 1e-9)
+    assert lower["shaken"] >= 18
+    assert lower["shaken"] >= 1.5 * lower["polish_near"]
+
+
+def test_shaking_counts_its_passes_and_leaves_alone_what_is_much_worse():
+    landscape, start = noise_optimum(0)
+    found = landscape.shaken(start, start.value, np.random.default_rng(0))
+    assert found.passes > start.passes + 50
+    for best in (start.value / 1.1, start.value / 2):
+        assert landscape.shaken(start, best, np.random.default_rng(0)) is start
+    nothing = FeatureLandscape.of(landscape.table.X, 0.0, K=0).simplest()
+    assert landscape.shaken(nothing, nothing.value, np.random.default_rng(0)) is nothing
+    X, Z = linear_gaussian(30, 6, 3, sigma=0.0)
+    planted = FeatureLandscape.of(X, 0.0, K=3)
+    exact = planted.polish(Z)
+    assert planted.shaken(exact, 1.0, np.random.default_rng(0)) is exact
+    far = FeatureLandscape.of(landscape.table.X + 1e8, 0.0, K=8)
+    solution = far.polish(start.groups)
+    assert far.shaken(solution, solution.value, np.random.default_rng(0)) is solution
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_half_of_the_shakes_are_in_the_coarse_table(weighted, monkeypatch):
+    """Each at the temperature of the noise there, in the units of the weights there; without one, none is."""
+    weights = np.random.default_rng(5).uniform(1, 9, size=60) if weighted else None
+    landscape, start = noise_optimum(0, weights=weights)
+    seen, anneal = [], kernels.anneal
+
+    def watched(X, squares, w, Z, temperatures, *args):
+        noise = error_of(X, Z, w if weighted else None) / (w.sum() if weighted else len(X)) / X.shape[1]
+        seen.append((X.shape[1], temperatures[0] / (2 * noise), temperatures[-1] / (2 * noise)))
+        anneal(X, squares, w, Z, temperatures, *args)
+
+    monkeypatch.setattr(kernels, "anneal", watched)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        landscape.shaken(start, start.value, rng)
+    columns = [n_columns for n_columns, *_ in seen]
+    assert set(columns) == {30, 8 + SPARE}
+    assert 10 < columns.count(30) < 30
+    warm, cold = np.array([heat for _, *heat in seen]).T
+    assert_allclose(cold, 0.3)
+    assert 1.0 <= warm.min() < 1.3
+    assert 2.5 < warm.max() <= 3.0
+    seen.clear()
+    narrow, start = noise_optimum(0, D=8, weights=weights)
+    narrow.shaken(start, start.value, rng)
+    assert [n_columns for n_columns, *_ in seen] == [8]
+
+
+def test_weights_in_other_units_change_nothing_for_shakes():
+    weights = np.random.default_rng(5).uniform(1, 9, size=60)
+    for unit in (1e-6, 1e6):
+        for seed in range(6):  # in the table and in the coarse one
+            found = []
+            for scale in (1.0, unit):
+                landscape, start = noise_optimum(1, weights=scale * weights)
+                found.append(landscape.shaken(start, start.value, np.random.default_rng(seed)))
+            assert found[1].value == pytest.approx(unit * found[0].value)
+
+
 @pytest.mark.parametrize("limit", [{"K": 3}, {}])
 def test_looking_around_finds_what_another_basis_leads_to(limit):
     """If any of all eighteen leads to something lower, and only then; else all of them were tried."""

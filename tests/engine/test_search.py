@@ -466,6 +466,23 @@ def test_what_moves_lead_to_is_polished_further_if_it_is_near():
     assert set(hills.bests) == {3.0, 0.0}
 
 
+def test_a_shake_follows_every_move_in_place_of_the_polish_of_what_is_near():
+    """It hears of the landscape, of what the move led to, and of the best value; what it finds counts as the move's."""
+    hills, heard = Hills([3, 9, 9, 2, 9, 0], [0]), []
+
+    def shake(landscape, solution, best, rng):
+        assert landscape is hills
+        heard.append((int(solution.groups[0]), best))
+        return landscape.polish(solution.groups + 2)
+
+    lineage = Lineage(0, shake=shake)
+    lineage.advance(hills, {"three": lambda landscape, solution, rng: np.array([3])}, 4, 2)
+    assert heard == [(3, 3.0), (3, 0.0)]
+    assert lineage.trace == [3.0, 0.0]
+    assert lineage.kept == {"three": 1}
+    assert hills.bests == []
+
+
 def test_the_stronger_polish_comes_once_moves_have_not_helped_for_some_time():
     """And once more after it has helped."""
     hills, lineage = Hills([1, 9, 9, 9, 9, 0], [0], harder={0: 5}), Lineage(0, strength=1)

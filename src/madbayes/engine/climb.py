@@ -1,7 +1,7 @@
 """Best solutions for one number of groups after the other, from their neighbours and from starts of their own.
 
-Down from the largest number, what is known of each is gone on with in several ways; then where it is in doubt, and
-along the whole path, as long as that pays.
+Down from the largest number, what is known of each is gone on with in several ways; then along the whole path a few
+times, and at last where it is most in doubt, as long as that pays.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.search import WORK, Landscape, Lineage, Move, Solution
+from madbayes.engine.search import SAME, WORK, Landscape, Lineage, Move, Shake, Solution
 
 
 class PathLandscape(Landscape, Protocol):
@@ -58,19 +58,22 @@ PATIENCE = 1
 # this. A group that was missed makes more of a difference, one more that explains only noise about as much.
 STARTS, ABOUT = 6, 1.02
 # Where starts of their own cost little, there are so many for each group, and so many more where it is in doubt.
-FRESH, AGAIN = 1, 2
+FRESH, AGAIN = 1, 3
 # Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
 WIDTH = 5
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
 ALIKE = 0.1
+# Moves of a lineage in which what they lead to is shaken: few enough to come back often, with what is new elsewhere.
+SHAKES = 24
 # Operations after which the whole path is gone along again only if that pays, not if it never was, and never.
-LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 2.9 * WORK
-# It pays if errors fall by so much in sum, as shares of what they were.
+LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 3.3 * WORK
+# Fresh starts where it is in doubt pay if errors fall by so much in about a look, as shares of what they were.
 PAYS = 1e-3
-# What it has brought before counts for so much of that: chance takes part in it.
-KEPT = 0.5
-# Fresh starts where it is in doubt pay if errors fall by as much in about so many operations.
-WHILE = 0.12 * WORK
+# To go along the path pays, and so do lineages where it is in doubt, if errors fall by so much in sum in about as many
+# looks as there are numbers.
+STILL_PAYS = 1e-4
+# A number is so much less in doubt after each look that brings nothing.
+FADE = 1e-2
 
 
 class Effort(NamedTuple):
@@ -90,7 +93,7 @@ QUICK_EFFORT = Effort(again=False)
 CAREFUL_EFFORT, BRIEF_EFFORT = QUICK_EFFORT._replace(length=3), QUICK_EFFORT._replace(length=0)
 
 
-Way = Literal["moves", "stronger", "coarse"]
+Way = Literal["moves", "stronger", "shaken"]
 # What a start of its own leads to.
 Begin = Callable[[Any, np.random.Generator], Solution]
 # What groups of other solutions, which have more of them, lead to from a solution.
@@ -100,19 +103,21 @@ Borrow = Callable[[Any, Solution, Sequence[Solution]], Solution]
 class Ways(NamedTuple):
     """How to go on from what is known of a number of groups.
 
-    "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "coarse" is such a
-    one in the coarse table, if there is one. Numbers that are not large have starts of their own as well: with more
-    groups they cost much and are seldom better. In any case groups are borrowed of solutions that have more of them,
-    once for each solution, and then swapped for such ones in the best, where that is possible.
+    "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "shaken" is one from
+    any that is kept, the best most often, in which whatever moves lead to is shaken. Numbers that are not large have
+    starts of their own as well: with more groups they cost much and are seldom better. In any case groups are borrowed
+    of solutions that have more of them, once for each solution; and on the way down and beside starts, they are swapped
+    for such ones in the best, where that is possible.
     """
 
     first: Way = "stronger"  # on the way down
-    later: tuple[Way, ...] = ("stronger",)  # when the path is gone along again
-    rounds: int = 2  # times down and up, at most
+    later: tuple[Way, ...] = ("stronger",)  # after it
+    rounds: int = 1  # times that the whole path is gone along after it, at most
     max_fresh: int = 6  # groups that starts of their own have at most
-    begin: Begin | None = None  # where these lead; a lineage if not given
+    begin: Begin | None = None  # where these lead; a lineage if not given, and none where it is in doubt
     borrow: Borrow | None = None
     swap: Borrow | None = None
+    shake: Shake | None = None  # if given, lineages go on where it is in doubt
 
 
 def solve_path(
@@ -197,43 +202,51 @@ class Climb:
             last = found[0]
 
     def look_again(self) -> None:
-        """Down from the largest number, which helps most; then where it is in doubt, and then the whole path."""
+        """Down from the largest number, which helps most; then where it is in doubt, and the whole path."""
         last = len(self.pools) - 1
         self.crown(last)
         self.go_along(range(last - 1, 0, -1), (self.ways.first,), np.inf, FRESH)
         if self.ways.begin is not None:
-            self.settle()
-        self.go_on(last)
+            small = [i for i in range(1, last + 1) if self.ways.max_fresh >= self.pools[i][0].K]
+            self.settle(small, (), AGAIN, 1, PAYS, 2 * PAYS)
+        gain = self.go_on(last)
+        if self.ways.shake is not None:
+            self.settle(range(1, last), self.ways.later, 0, last, STILL_PAYS, gain)
 
-    def settle(self) -> None:
-        """Fresh starts for numbers that are not large, those most in doubt first, as long as that pays."""
-        small = [i for i in range(1, len(self.pools)) if self.ways.max_fresh >= self.pools[i][0].K]
-        waiting, recent = set(small), np.e * PAYS
-        while waiting and recent >= PAYS and self.work <= self.effort.work and not self.is_over():
-            i, work = max(waiting, key=self.doubt), self.work
-            waiting.remove(i)
-            gain = self.look(i, [i - 1, i + 1], (), AGAIN)
-            recent = gain + recent * float(np.exp((work - self.work) / WHILE))
+    def settle(
+        self, places: Sequence[int], ways: tuple[Way, ...], n_fresh: int, looks: int, pays: float, recent: float
+    ) -> None:
+        """Numbers by their places, those most in doubt first, while errors fall by so much in about so many looks.
 
-    def go_on(self, last: int) -> None:
-        """Up and down the whole path, until that no longer pays or the work is enough."""
-        down, up, gain = range(last, 0, -1), range(1, last + 1), np.inf
-        for n in range(1, self.ways.rounds):
-            limit = min(LEAST if gain < PAYS else ENOUGH if np.isinf(gain) else np.inf, self.effort.work)
+        recent : how much they fell before
+        """
+        fruitless = dict.fromkeys(places, 0)
+        while fruitless and recent >= pays and self.work <= self.effort.work and not self.is_over():
+            i = max(fruitless, key=lambda i: self.doubt(i) - FADE * fruitless[i])
+            gain = self.look(i, [i - 1, i + 1], ways, n_fresh)
+            fruitless[i] = 0 if gain > 0 else fruitless[i] + 1
+            recent = gain + recent * float(np.exp(-1 / looks))
+
+    def go_on(self, last: int) -> float:
+        """Up and down the whole path a few times; returns what the last time brought, or 0 if there was none."""
+        down, up, gain = range(last - 1, 0, -1), range(1, last + 1), np.inf
+        for n in range(self.ways.rounds):
+            limit = min(LEAST if gain < STILL_PAYS else ENOUGH if n == 0 else np.inf, self.effort.work)
             if self.work > limit or self.is_over():
-                return
-            before = 0.0 if np.isinf(gain) else KEPT * gain
-            gain = before + self.go_along(up if n % 2 else down, self.ways.later, limit)
+                return 0.0
+            gain = self.go_along(down if n % 2 else up, self.ways.later, limit)
+        return gain
 
     def doubt(self, i: int) -> float:
-        """How far the error at a place is above the line between its neighbours', as a share of it.
+        """How far the error at a place is above the line between its neighbours', as a share of what they differ by.
 
         Where it is, or nearly, that number of groups most often has a better solution, which was not found.
         """
         errors = [pool[0].value for pool in self.pools[i - 1 : i + 2]]
         if len(errors) < 3 or self.landscape.is_exact(self.pools[i][0]):
             return -np.inf
-        return 2.0 - (errors[0] + errors[2]) / errors[1]
+        before, here, after = errors
+        return (here - (before + after) / 2) / max(before - after, SAME * before)
 
     def crown(self, last: int) -> None:
         """The largest number from starts of its own, as many as it takes: all others come down from it.
@@ -250,7 +263,7 @@ class Climb:
             if is_clear or self.is_over() or self.landscape.is_exact(self.pools[last][0]):
                 break
 
-    def go_along(self, places: range, ways: Sequence[Way], limit: float, n_fresh: int = 0) -> float:
+    def go_along(self, places: range, ways: tuple[Way, ...], limit: float, n_fresh: int = 0) -> float:
         """Numbers by their places, each from the one before, while the work is less than this.
 
         Returns the sum of the shares by which errors fell.
@@ -262,7 +275,7 @@ class Climb:
             gain += self.look(i, [i - places.step], ways, n_fresh)
         return gain
 
-    def look(self, i: int, neighbours: Sequence[int], ways: Sequence[Way], n_fresh: int) -> float:
+    def look(self, i: int, neighbours: Sequence[int], ways: tuple[Way, ...], n_fresh: int) -> float:
         """A number by its place, from its neighbours, in some ways, and from so many starts for each group.
 
         Returns the share by which its error falls.
@@ -276,7 +289,8 @@ class Climb:
             self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i]))
             for way in ways:
                 self.keep(i, self.followed(way, i))
-            self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
+            if n_fresh:
+                self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
         return 0.0 if self.landscape.is_exact(before) else 1 - self.pools[i][0].value / before.value
 
     def at(self, i: int) -> PathLandscape:
@@ -293,8 +307,10 @@ class Climb:
         self.keep(i, self.polished(here, proposals))
 
     def followed(self, way: Way, i: int) -> list[Solution]:
-        """Where lineages lead from what is known of a number."""
-        return self.improved(self.at(i), self.pools[i][:1], is_strong=way != "moves", is_coarse=way == "coarse")
+        """Where a lineage leads from what is known of a number."""
+        pool, shake = self.pools[i], self.ways.shake if way == "shaken" else None
+        one = 0 if shake is None or self.rng.random() < 0.5 else int(self.rng.integers(len(pool)))
+        return self.improved(self.at(i), [pool[one]], is_strong=way == "stronger", shake=shake)
 
     def begun(self, i: int, n_each: int) -> list[Solution]:
         """Where starts of its own lead for a number that is not large: so many for each group, or else a lineage."""
@@ -344,26 +360,22 @@ class Climb:
         starts: Sequence[Solution] = (),
         n_fresh: int = 0,
         is_strong: bool = True,
-        is_coarse: bool = False,
+        shake: Shake | None = None,
     ) -> list[Solution]:
-        """Where lineages end from the starts given, and some with starts of their own; the best first.
-
-        With a stronger polish or without, and in the coarse table if that is wanted and there is one.
-        """
-        there = here.coarse if is_coarse else None
+        """Where lineages end from the starts given, and some with starts of their own; the best first."""
         begun: list[Solution | None] = [*starts, *[None] * n_fresh]
-        if there is not None:
-            begun = [None if start is None else there.polish(start.groups) for start in begun]
         seeds = [int(seed) for seed in self.rng.integers(2**31, size=len(begun))]
         strength = int(is_strong and not here.is_tiny)  # where rows are few, it is dear beside the rest
-        lineages = [Lineage(seed, start, strength) for seed, start in zip(seeds, begun, strict=True)]
-        self.workers.map(lambda lineage: self.lead(lineage, there or here), lineages)
+        lineages = [Lineage(seed, start, strength, shake=shake) for seed, start in zip(seeds, begun, strict=True)]
+        self.workers.map(lambda lineage: self.lead(lineage, here), lineages)
         self.work += sum(lineage.work for lineage in lineages)
-        found = [lineage.best for lineage in lineages if lineage.best is not None]
-        return _best(found if there is None else [here.taken_over(one) for one in found])
+        return _best([lineage.best for lineage in lineages if lineage.best is not None])
 
     def lead(self, lineage: Lineage, here: Landscape) -> None:
         """Let a lineage go on for a while."""
+        if lineage.shake is not None:
+            lineage.advance(here, self.moves, SHAKES, SHAKES)  # it does not end before
+            return
         lineage.advance(here, self.moves, PATIENCE, 0)  # it makes as many moves as suit the groups it begins with
         lineage.advance(here, self.moves, PATIENCE, self.effort.length * lineage.patience(PATIENCE))
 

@@ -36,8 +36,12 @@ BATCHES, GREEDY = (1, 2, 4), 2
 NEAR = 1.03
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
 JOINT_PASS, COLLAPSED_PASS = 6, 2
-# Annealing begins and ends so many times as warm as the noise; so many sweeps, which take as long as so many passes.
-WARM, COLD, SWEEPS, SWEEPS_PASSES = 4.0, 0.4, 200, 150
+# Annealing begins and ends so many times as warm as the noise, and takes so many sweeps.
+WARM, COLD, SWEEPS = 4.0, 0.4, 200
+# A shake begins as warm as something between these, from what is worse than the best by less than this factor.
+SHAKE_WARM, SHAKE_COLD, SHAKE_SWEEPS, SHAKEN = (1.0, 3.0), 0.3, 100, 1.1
+# A sweep takes as long as so many passes.
+SWEEP_PASS = 0.75
 # Of rows side by side there are so many at most, and at least so many blocks: none knows of the others' changes.
 AT_ONCE, BLOCKS = 128, 4
 # Other bases that are tried where nothing else helps, all there are of up to eight features.
@@ -413,18 +417,37 @@ class FeatureLandscape:
         At the temperature of the noise, twice its variance, codes would be drawn by how probable they are. It knows
         only products, so tables too far from the origin are left alone.
         """
-        from madbayes.engine import kernels
-
         if not solution.K or self.is_exact(solution) or self.is_beyond(TOO_FAR):
             return solution
-        (N, D), error = self.table.X.shape, (solution.value - self.penalty * solution.K) / self.unit
-        variance = error / (self.weights.sum() * min(N, D))
-        Z = np.array(solution.groups, dtype=np.uint8, order="C")
-        temperatures = 2 * variance * np.geomspace(WARM, COLD, SWEEPS)
+        return self._cooled(solution, np.geomspace(WARM, COLD, SWEEPS), self, rng)
+
+    def shaken(self, solution: Solution, best: float, rng: np.random.Generator) -> Solution:
+        """What a short anneal leads to, from what is not much worse than the best.
+
+        Half of the time it is in the coarse table, if there is one: that is better on some tables, and all columns are
+        on others.
+        """
+        there = self.coarse if self.coarse is not None and rng.random() < 0.5 else self
+        warm = np.exp(rng.uniform(*np.log(SHAKE_WARM)))
+        if not solution.K or not solution.value < SHAKEN * best or self.is_exact(solution) or self.is_beyond(TOO_FAR):
+            return solution
+        found = self._cooled(solution, np.geomspace(warm, SHAKE_COLD, SHAKE_SWEEPS), there, rng)
+        return found._replace(passes=solution.passes + found.passes)
+
+    def _cooled(
+        self, solution: Solution, heat: NDArray, there: "FeatureLandscape", rng: np.random.Generator
+    ) -> Solution:
+        """What annealing in a table of the same rows leads to, at so many times the temperature of the noise there."""
+        from madbayes.engine import kernels
+
+        start = solution if there is self else there.descend(solution.groups, max_iter=0)
+        (N, D), error = there.table.X.shape, (start.value - there.penalty * start.K) / there.unit
+        variance = error / (there.weights.sum() * min(N, D))
+        Z = np.array(start.groups, dtype=np.uint8, order="C")
         at_once = min(AT_ONCE, -(-N // BLOCKS))
-        kernels.anneal(self.table.X, self.table.squares, self.table.weights, Z, temperatures, at_once, rng)
+        kernels.anneal(there.table.X, there.table.squares, there.table.weights, Z, 2 * variance * heat, at_once, rng)
         found = self.polish_collapsed(self._polished(Z))
-        return found._replace(passes=found.passes + SWEEPS_PASSES)
+        return found._replace(passes=found.passes + round(SWEEP_PASS * len(heat)))
 
     def prove(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """The best there is, if branch and bound finds it soon, or this one."""

@@ -54,12 +54,13 @@ FEATURES = Kind(
     most_features,
     Ways(
         "moves",
-        ("coarse", "stronger"),
-        rounds=24,
+        ("shaken",),
+        rounds=3,
         max_fresh=8,
         begin=FeatureLandscape.start_warm,
         borrow=borrowed,
         swap=swapped,
+        shake=FeatureLandscape.shaken,
     ),
 )
 

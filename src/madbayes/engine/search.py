@@ -140,6 +140,8 @@ class Landscape(Protocol):
 Move = Callable[[Any, Solution, np.random.Generator], NDArray | None]
 # Assignments to begin with, for a landscape.
 Start = Callable[[Any, np.random.Generator], NDArray]
+# What a solution leads to if it is shaken, in a landscape and beside the best value.
+Shake = Callable[[Any, Solution, float, np.random.Generator], Solution]
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,7 @@ class Lineage:
     strength: int = 0  # stronger polishes that it tries, in turn, before it ends
     is_rough: bool = False  # whether to begin with a rough start, if there is one
     start: Start | None = None  # where to begin; where the landscape says if there is none
+    shake: Shake | None = None  # what follows every move; a polish of what is near the best if not given
     scout: "Lineage | None" = None  # goes on in the coarse table; this one takes over where it begins and ends
     trace: list[float] = field(default_factory=list)
     moves: int = 0
@@ -324,10 +327,18 @@ class Lineage:
         else:
             name = list(moves)[self.rng.integers(len(moves))]
             groups = moves[name](landscape, self.best, self.rng)
-            found = None if groups is None else landscape.polish_near(landscape.polish(groups), self.best.value)
+            found = None if groups is None else self._polished(groups, landscape)
         self.idle += 1
         self._judge(name, found, landscape)
         self.ended = self.final or (self.idle >= limit and self.hardened >= len(stronger))
+
+    def _polished(self, groups: NDArray, landscape: Landscape) -> Solution:
+        """What the assignments of a move lead to."""
+        assert self.best is not None
+        found, best = landscape.polish(groups), self.best.value
+        if self.shake is None:
+            return landscape.polish_near(found, best)
+        return self.shake(landscape, found, best, self.rng)
 
     def _harder(self, stronger: Stronger) -> tuple[str, Solution]:
         """What a stronger polish leads to, and its name."""
