@@ -30,8 +30,8 @@ MOMENTUM = 0.9
 FAR, TOO_FAR = 1e6, 1e12
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
-# Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, and some greedy ones.
-BATCHES, GREEDY = (1, 2, 4), 2
+# Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, and greedy ones.
+BATCHES, GREEDY = (1, 2), 1
 # Collapsed BP-means leads from what is worse by less than this factor to what is better, in noise one time in ten.
 NEAR = 1.03
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
