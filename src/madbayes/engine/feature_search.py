@@ -38,6 +38,8 @@ NEAR = 1.03
 JOINT_PASS, COLLAPSED_PASS = 6, 2
 # Annealing begins and ends so many times as warm as the noise, and takes so many sweeps.
 WARM, COLD, SWEEPS = 4.0, 0.4, 200
+# Fresh starts along the path are many rather than cold: half as many sweeps, and twice as warm at the end.
+FRESH_COLD, FRESH_SWEEPS = 0.8, 100
 # A shake begins as warm as something between these, from what is worse than the best by less than this factor.
 SHAKE_WARM, SHAKE_COLD, SHAKE_SWEEPS, SHAKEN = (1.0, 3.0), 0.3, 100, 1.1
 # A sweep takes as long as so many passes.
@@ -202,7 +204,7 @@ class FeatureLandscape:
         if groups is None:
             return self.simplest()
         start = self.glance(groups)
-        found = self.anneal(start, rng)
+        found = self._cooled(start, np.geomspace(WARM, FRESH_COLD, FRESH_SWEEPS), self, rng)
         if found is start:  # nothing is left, or it is too far: its value may be rounding of products
             found = self.polish(groups)
         return found._replace(passes=start.passes + found.passes)
@@ -414,11 +416,8 @@ class FeatureLandscape:
     def anneal(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """Collapsed BP-means, first with chance: warm enough for the codes that noise makes doubtful, and then colder.
 
-        At the temperature of the noise, twice its variance, codes would be drawn by how probable they are. It knows
-        only products, so tables too far from the origin are left alone.
+        At the temperature of the noise, twice its variance, codes would be drawn by how probable they are.
         """
-        if not solution.K or self.is_exact(solution) or self.is_beyond(TOO_FAR):
-            return solution
         return self._cooled(solution, np.geomspace(WARM, COLD, SWEEPS), self, rng)
 
     def shaken(self, solution: Solution, best: float, rng: np.random.Generator) -> Solution:
@@ -429,17 +428,22 @@ class FeatureLandscape:
         """
         there = self.coarse if self.coarse is not None and rng.random() < 0.5 else self
         warm = np.exp(rng.uniform(*np.log(SHAKE_WARM)))
-        if not solution.K or not solution.value < SHAKEN * best or self.is_exact(solution) or self.is_beyond(TOO_FAR):
+        if not solution.value < SHAKEN * best:
             return solution
         found = self._cooled(solution, np.geomspace(warm, SHAKE_COLD, SHAKE_SWEEPS), there, rng)
-        return found._replace(passes=solution.passes + found.passes)
+        return solution if found is solution else found._replace(passes=solution.passes + found.passes)
 
     def _cooled(
         self, solution: Solution, heat: NDArray, there: "FeatureLandscape", rng: np.random.Generator
     ) -> Solution:
-        """What annealing in a table of the same rows leads to, at so many times the temperature of the noise there."""
+        """What annealing in a table of the same rows leads to, at so many times the temperature of the noise there.
+
+        It knows only products, so tables too far from the origin are left alone.
+        """
         from madbayes.engine import kernels
 
+        if not solution.K or self.is_exact(solution) or self.is_beyond(TOO_FAR):
+            return solution
         start = solution if there is self else there.descend(solution.groups, max_iter=0)
         (N, D), error = there.table.X.shape, (start.value - there.penalty * start.K) / there.unit
         variance = error / (there.weights.sum() * min(N, D))
