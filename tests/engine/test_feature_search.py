@@ -516,6 +516,25 @@ def test_nothing_is_annealed_where_nothing_is_left():
         assert landscape.anneal(solution, np.random.default_rng(0)) is solution
 
 
+def test_a_brief_start_makes_fewer_runs_but_not_of_few_rows(monkeypatch):
+    runs, greedy = [], []
+    run, grow = FeatureLandscape._run, FeatureLandscape._start_greedily
+    monkeypatch.setattr(FeatureLandscape, "_run", lambda self, seeds: runs.append(len(seeds)) or run(self, seeds))
+    monkeypatch.setattr(FeatureLandscape, "_start_greedily", lambda self, rng: greedy.append(1) or grow(self, rng))
+    made = {}
+    for N in (60, 15):
+        X, Z = linear_gaussian(N, 8, 3)
+        landscape = FeatureLandscape.of(X, 0.0, K=3)
+        for is_brief in (False, True):
+            found = landscape.start(np.random.default_rng(0), is_brief)
+            assert_valid(X, found, 0.0)
+            made[N, is_brief] = (sum(runs), len(greedy))
+            runs.clear()
+            greedy.clear()
+    assert all(np.less(made[60, True], made[60, False]))
+    assert made[15, True] == made[15, False] == made[60, False]
+
+
 def noise_optimum(seed, N=60, D=30, K=8, weights=None):
     """A table of noise, and where collapsed BP-means ends in it."""
     rng = np.random.default_rng(seed)

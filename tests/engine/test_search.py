@@ -56,7 +56,7 @@ class Hills:
     def is_final(self, solution):
         return solution.value <= self.floor
 
-    def start(self, rng):
+    def start(self, rng, is_brief=False):
         self.began += 1
         return self.polish(np.array([self.starts[rng.integers(len(self.starts))]]))
 
@@ -261,13 +261,26 @@ def test_slow_lineages_let_others_begin():
         return solution.groups + 2
 
     class Sides(Hills):
-        def start(self, rng):
+        def start(self, rng, is_brief=False):
             self.began += 1
             return self.polish(np.array([1 if self.began <= ABREAST else 2002]))
 
     lineages = run(Sides(heights, [1]), {"right": right}, agreement=2, max_lineages=None)
     assert lineages[0].value == 0
     assert max(lineage.moves for lineage in lineages) < 200  # a thousand to the end
+
+
+def test_only_lineages_that_try_nothing_stronger_begin_with_a_brief_start():
+    """They come first, and most tables are easy."""
+    asked = []
+
+    class Asked(Hills):
+        def start(self, rng, is_brief=False):
+            asked.append(is_brief)
+            return super().start(rng)
+
+    run(Asked([0, 1], [0]), {"stay": stay}, max_lineages=10, agreement=1000)
+    assert asked == [True] * ABREAST + [False] * (10 - ABREAST)
 
 
 def test_a_lineage_ends_after_so_many_moves_without_success():
@@ -332,7 +345,7 @@ class Places(Hills):
     heights: list = field(default_factory=list)
     starts: list = field(default_factory=lambda: [(0, 1), (1, 0)])
 
-    def start(self, rng):
+    def start(self, rng, is_brief=False):
         self.began += 1
         return self.polish(np.array(self.starts[self.began % len(self.starts)]))
 
@@ -424,7 +437,7 @@ def test_an_interrupt_keeps_what_is_there(n_jobs):
 
 def test_an_interrupt_before_there_is_anything_is_raised():
     class Slow(Hills):
-        def start(self, rng):
+        def start(self, rng, is_brief=False):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -141,7 +141,7 @@ class ClusterLandscape:
         """Squared distance of some rows to the mean of every cluster."""
         return squared_distances(self.X[rows], solution.A - self.origin)
 
-    def start(self, rng: np.random.Generator) -> Solution:
+    def start(self, rng: np.random.Generator, is_brief: bool = False) -> Solution:
         """Clusters split as long as it pays; half of the time ++ seeds in their place, as many as there were.
 
         Where the number is given, ++ seeds.

@@ -1,6 +1,6 @@
 """The landscape of features, and the moves in it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,8 +30,10 @@ MOMENTUM = 0.9
 FAR, TOO_FAR = 1e6, 1e12
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
-# Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, and greedy ones.
-BATCHES, GREEDY = (1, 2), 1
+# Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, and some greedy ones.
+# Where moves may soon do better, fewer of both.
+BATCHES, GREEDY = (1, 2, 4), 2
+BRIEF_BATCHES, BRIEF_GREEDY = (1, 2), 1
 # Collapsed BP-means leads from what is worse by less than this factor to what is better, in noise one time in ten.
 NEAR = 1.03
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
@@ -162,20 +164,21 @@ class FeatureLandscape:
         """No feature."""
         return self.descend(np.zeros((len(self.table.X), 0), dtype=np.uint8))
 
-    def start(self, rng: np.random.Generator) -> Solution:
+    def start(self, rng: np.random.Generator, is_brief: bool = False) -> Solution:
         """The best of some of different kinds, none of which is best everywhere: moves from a bad one cost more."""
         if self.most == 0:
             return self.simplest()
-        starts = [*self._start_with_runs(rng), *(self._start_greedily(rng) for _ in range(GREEDY))]
+        batches, n_greedy = (BRIEF_BATCHES, BRIEF_GREEDY) if is_brief and not self.is_tiny else (BATCHES, GREEDY)
+        starts = [*self._start_with_runs(batches, rng), *(self._start_greedily(rng) for _ in range(n_greedy))]
         best = min(starts, key=lambda found: (found.value, found.K))
         if self.is_tiny and not self.is_exact(best):
             starts = [best, *(self._start_anywhere(best.K, rng) for _ in range(TRIES))]
         return min(starts, key=lambda found: (found.value, found.K))
 
-    def _start_with_runs(self, rng: np.random.Generator) -> Iterator[Solution]:
+    def _start_with_runs(self, batches: Sequence[int], rng: np.random.Generator) -> Iterator[Solution]:
         """Where runs of the paper's algorithm lead, if better than all before: good for sparse features."""
         lowest = np.inf
-        for n_runs in BATCHES:
+        for n_runs in batches:
             run = min(self._run([int(seed) for seed in rng.integers(2**31, size=n_runs)]), key=lambda run: run.value)
             if run.value < lowest:
                 lowest = run.value

@@ -120,8 +120,8 @@ class Landscape(Protocol):
     def taken_over(self, solution: Solution) -> Solution:
         """What a solution of the coarse table leads to in this one."""
 
-    def start(self, rng: np.random.Generator) -> Solution:
-        """Somewhere to begin."""
+    def start(self, rng: np.random.Generator, is_brief: bool = False) -> Solution:
+        """Somewhere to begin; with less care if it is to be brief, and that is worth it."""
 
     def rough_start(self, rng: np.random.Generator) -> NDArray | None:
         """Assignments to begin with where good starts all lead to the same solutions; None if there are none."""
@@ -302,7 +302,9 @@ class Lineage:
             return landscape.polish(self.start(landscape, self.rng))
         groups = landscape.rough_start(self.rng) if self.is_rough else None
         self.is_rough = groups is not None
-        return landscape.start(self.rng) if groups is None else landscape.polish(groups)
+        if groups is not None:
+            return landscape.polish(groups)
+        return landscape.start(self.rng, is_brief=self.strength == 0)  # most tables are easy, and need no care at first
 
     def patience(self, patience: int) -> int:
         """Moves without success after which it ends."""
