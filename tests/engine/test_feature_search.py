@@ -523,7 +523,7 @@ def test_a_brief_start_makes_fewer_runs_but_not_of_few_rows(monkeypatch):
     monkeypatch.setattr(FeatureLandscape, "_start_greedily", lambda self, rng: greedy.append(1) or grow(self, rng))
     made = {}
     for N in (60, 15):
-        X, Z = linear_gaussian(N, 8, 3)
+        X, _ = linear_gaussian(N, 8, 3)
         landscape = FeatureLandscape.of(X, 0.0, K=3)
         for is_brief in (False, True):
             found = landscape.start(np.random.default_rng(0), is_brief)
