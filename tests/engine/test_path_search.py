@@ -307,11 +307,11 @@ def gains(monkeypatch):
         return gains[len(taken) - 1] if gains else 1.0
 
     monkeypatch.setattr(Climb, "go_along", go_along)
-    monkeypatch.setattr(Climb, "settle", lambda self, *args: None)
+    monkeypatch.setattr(Climb, "settle", lambda self, *args, **pay: None)
     return gains, work, taken
 
 
-@pytest.mark.parametrize(("share", "allowed", "expected"), [(0.6, 3.0, 3), (0.6, 1.0, 1), (1.1, 9.0, 0)])
+@pytest.mark.parametrize(("share", "allowed", "expected"), [(0.6, 9.0, 3), (0.6, 1.5, 2), (0.6, 1.0, 1), (1.1, 9.0, 0)])
 def test_after_enough_work_only_what_has_paid_goes_on(gains, share, allowed, expected):
     """Here every time pays, and is such a share of what is enough."""
     gains[1][0] = share * ENOUGH
@@ -342,8 +342,8 @@ def doubtful():
 def test_errors_above_the_line_between_their_neighbours_are_in_doubt(doubtful):
     assert [doubtful.doubt(i) for i in range(1, 5)] == pytest.approx([-5 / 30, 2.5 / 25, -5 / 20, 0.0])
     assert doubtful.doubt(5) == -np.inf  # it has one neighbour only
-    doubtful.pools[4] = [doubtful.pools[4][0]._replace(value=0.0)]
-    assert doubtful.doubt(4) == -np.inf
+    doubtful.pools[3] = [doubtful.pools[3][0]._replace(value=0.0)]
+    assert doubtful.doubt(3) == doubtful.doubt(4) == -np.inf  # one more group explains nothing more
 
 
 @pytest.mark.parametrize("after", [60.0, 65.0])
@@ -374,34 +374,49 @@ def test_numbers_are_less_in_doubt_when_looks_bring_nothing(doubtful, looks, mon
     """Doubts are -5/30, 1/10, -1/4 and 0, and here each look that brings nothing takes 0.06 from one."""
     monkeypatch.setattr("madbayes.engine.climb.FADE", 0.06)
     doubtful.effort = Effort(work=8.5)
-    doubtful.settle(range(1, 5), ("shaken",), 0, 10**9, 0.1, 1.0)
+    doubtful.settle(range(1, 5), ("shaken",), 0, looks=10**9, pays=0.1, recent=1.0)
     assert looks[0] == [2, 2, 4, 2, 4, 2, 4, 2, 1]
     assert looks[2] == {(("shaken",), 0)}
     looks[0].clear()
     looks[1][4], doubtful.work = 0.01, 0.0
-    doubtful.settle(range(1, 5), (), 2, 10**9, 0.1, 1.0)
+    doubtful.settle(range(1, 5), (), 2, looks=10**9, pays=0.1, recent=1.0)
     assert looks[0] == [2, 2, *[4] * 7]
 
 
 @pytest.mark.parametrize(("n_looks", "recent", "expected"), [(1, 2.0, 1), (1, 10.0, 3), (10, 2.0, 7), (10, 0.9, 0)])
 def test_looks_where_it_is_in_doubt_end_when_they_do_not_pay(doubtful, looks, n_looks, recent, expected):
-    """What was brought before is forgotten by and by: exp(-0.7) is the last that is above a half."""
-    doubtful.settle(range(1, 5), (), 1, n_looks, 1.0, recent)
+    """What was brought before is forgotten by and by: exp(-0.7) is the first that is below a half."""
+    doubtful.settle(range(1, 5), (), 1, looks=n_looks, pays=1.0, recent=recent)
     assert len(looks[0]) == expected
+
+
+def test_looks_where_it_is_in_doubt_can_be_stopped(doubtful, looks):
+    answers = iter([False, False, True])
+    doubtful.is_over = lambda: next(answers)
+    doubtful.settle(range(1, 5), (), 1, looks=10**9, pays=0.1, recent=1.0)
+    assert len(looks[0]) == 2
 
 
 def test_fresh_starts_are_for_small_numbers_and_lineages_for_all_but_the_largest(doubtful, looks, monkeypatch):
     """Both where it is in doubt; what going along the path has brought tells how long to go on."""
-    settled, monkeypatches = [], {"crown": 0, "go_along": 0.25}
-    for name, result in monkeypatches.items():
+    settled, results = [], {"crown": 0, "go_along": 0.25}
+    for name, result in results.items():
         monkeypatch.setattr(Climb, name, lambda self, *args, result=result: result)
-    monkeypatch.setattr(Climb, "settle", lambda self, places, *args: settled.append((list(places), *args)))
-    doubtful.look_again()
-    later = ([1, 2, 3, 4], FEATURES.ways.later, 0, 5, STILL_PAYS, 0.25)
-    assert settled == [([1, 2, 3, 4], (), AGAIN, 1, PAYS, 2 * PAYS), later]
-    doubtful.work = 1e99
-    doubtful.look_again()
-    assert settled[-1] == (*later[:-1], 0.0)
+
+    def settle(self, places, ways, n_fresh, **pay):
+        settled.append((list(places), ways, n_fresh, pay))
+
+    monkeypatch.setattr(Climb, "settle", settle)
+    for max_fresh, small in ((2, [1, 2]), (5, [1, 2, 3, 4])):
+        doubtful.ways = doubtful.ways._replace(max_fresh=max_fresh)
+        doubtful.look_again()
+        assert settled.pop(0) == (small, (), AGAIN, {"looks": 1, "pays": PAYS, "recent": 2 * PAYS})
+        pay = {"looks": 5, "pays": STILL_PAYS, "recent": 0.25}
+        assert settled.pop(0) == ([1, 2, 3, 4], FEATURES.ways.later, 0, pay)
+    for change in ({"work": 1e99}, {"work": 0.0, "ways": doubtful.ways._replace(rounds=0)}):
+        vars(doubtful).update(change)
+        doubtful.look_again()
+        assert settled[-1][-1]["recent"] == 0.0
 
 
 def test_features_are_swapped_beside_fresh_starts_only(doubtful, monkeypatch):
@@ -414,7 +429,7 @@ def test_features_are_swapped_beside_fresh_starts_only(doubtful, monkeypatch):
 
 
 def test_lineages_are_shaken_from_any_solution_that_is_kept(doubtful, monkeypatch):
-    begun, whole = [], Climb.improved
+    begun = []
     doubtful.pools[3] = [doubtful.pools[3][0]._replace(value=55.0 + i) for i in range(4)]
 
     def improved(self, here, starts, **options):
@@ -431,15 +446,16 @@ def test_lineages_are_shaken_from_any_solution_that_is_kept(doubtful, monkeypatc
     assert times[0] > 100  # about half of them and a quarter of the others
     assert min(times) > 10
 
-    monkeypatch.setattr(Climb, "improved", whole)
-    doubtful.pools[3] = [doubtful.at(3).start(np.random.default_rng(0))]
-    moves, made = doubtful.moves, []
-    doubtful.moves = {"count": lambda landscape, solution, rng: made.append(solution)}
-    doubtful.followed("shaken", 3)
-    assert len(made) == SHAKES  # however few features there are
-    doubtful.moves = moves
+
+def test_whatever_moves_lead_to_is_shaken(doubtful):
+    """So many times, however few features there are."""
+    shaken, start = [], doubtful.at(3).start(np.random.default_rng(0))
+    doubtful.pools[3] = [start]
+    doubtful.ways = FEATURES.ways._replace(shake=lambda landscape, found, *args: shaken.append(found.K) or found)
+    doubtful.moves = {"stay": lambda landscape, solution, rng: solution.groups}
     (found,) = doubtful.followed("shaken", 3)
-    assert found.value <= doubtful.pools[3][0].value
+    assert shaken == [3] * SHAKES
+    assert found.value == start.value
 
 
 @pytest.mark.parametrize("seed", range(3))

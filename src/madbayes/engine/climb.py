@@ -1,7 +1,8 @@
 """Best solutions for one number of groups after the other, from their neighbours and from starts of their own.
 
-Down from the largest number, what is known of each is gone on with in several ways; then along the whole path a few
-times, and at last where it is most in doubt, as long as that pays.
+Down from the largest number, what is known of each is gone on with in several ways; then there are fresh starts where
+it is in doubt, the whole path is gone along a few times, and at last lineages go on where it is most in doubt. All of
+that as long as it pays.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,7 +80,7 @@ FADE = 1e-2
 class Effort(NamedTuple):
     """How hard to look for each number of groups."""
 
-    length: int = 1  # moves of a lineage for each group
+    length: int = 1  # moves of a lineage for each group, unless it is shaken
     again: bool = True  # whether to have second looks
     work: float = 0.6 * WORK  # operations after which these end, the first way down apart
     n_null: int = 24  # groupless tables to compare with, at most
@@ -140,9 +141,9 @@ def solve_path(
 
     Upwards, each number of groups is searched from its smaller neighbour. Where there are second looks, that way is
     without any search at first; then the largest number is searched for from starts of its own, all others down from
-    what is known of their larger neighbours, then those in doubt, and the whole path, in several ``ways``, as long as
-    that pays and the work is not enough. A path that was found ``before`` is gone on with. On KeyboardInterrupt,
-    ``interrupt`` is called with the number of solutions: it raises again, or they are kept.
+    what is known of their larger neighbours, then those in doubt, the whole path, and those in doubt again, in several
+    ``ways``, as long as that pays and the work is not enough. A path that was found ``before`` is gone on with. On
+    KeyboardInterrupt, ``interrupt`` is called with the number of solutions: it raises again, or they are kept.
     """
     climb = Climb(landscape, moves, effort, rng, workers, ways, is_over, [[solution] for solution in before])
     try:
@@ -202,19 +203,19 @@ class Climb:
             last = found[0]
 
     def look_again(self) -> None:
-        """Down from the largest number, which helps most; then where it is in doubt, and the whole path."""
+        """Down from the largest number, which helps most; then what is in doubt, the whole path, and doubts again."""
         last = len(self.pools) - 1
         self.crown(last)
         self.go_along(range(last - 1, 0, -1), (self.ways.first,), np.inf, FRESH)
         if self.ways.begin is not None:
-            small = [i for i in range(1, last + 1) if self.ways.max_fresh >= self.pools[i][0].K]
-            self.settle(small, (), AGAIN, 1, PAYS, 2 * PAYS)
+            small = [i for i in range(1, last) if self.ways.max_fresh >= self.pools[i][0].K]
+            self.settle(small, (), AGAIN, looks=1, pays=PAYS, recent=2 * PAYS)  # one look for nothing
         gain = self.go_on(last)
         if self.ways.shake is not None:
-            self.settle(range(1, last), self.ways.later, 0, last, STILL_PAYS, gain)
+            self.settle(range(1, last), self.ways.later, 0, looks=last, pays=STILL_PAYS, recent=gain)
 
     def settle(
-        self, places: Sequence[int], ways: tuple[Way, ...], n_fresh: int, looks: int, pays: float, recent: float
+        self, places: Sequence[int], ways: tuple[Way, ...], n_fresh: int, *, looks: int, pays: float, recent: float
     ) -> None:
         """Numbers by their places, those most in doubt first, while errors fall by so much in about so many looks.
 
@@ -224,28 +225,28 @@ class Climb:
         while fruitless and recent >= pays and self.work <= self.effort.work and not self.is_over():
             i = max(fruitless, key=lambda i: self.doubt(i) - FADE * fruitless[i])
             gain = self.look(i, [i - 1, i + 1], ways, n_fresh)
-            fruitless[i] = 0 if gain > 0 else fruitless[i] + 1
+            fruitless[i] = 0 if gain > SAME else fruitless[i] + 1
             recent = gain + recent * float(np.exp(-1 / looks))
 
     def go_on(self, last: int) -> float:
-        """Up and down the whole path a few times; returns what the last time brought, or 0 if there was none."""
+        """Up and down the whole path a few times; returns what the last time brought, or 0 if it is not to go on."""
         down, up, gain = range(last - 1, 0, -1), range(1, last + 1), np.inf
         for n in range(self.ways.rounds):
             limit = min(LEAST if gain < STILL_PAYS else ENOUGH if n == 0 else np.inf, self.effort.work)
             if self.work > limit or self.is_over():
                 return 0.0
             gain = self.go_along(down if n % 2 else up, self.ways.later, limit)
-        return gain
+        return 0.0 if np.isinf(gain) else gain
 
     def doubt(self, i: int) -> float:
         """How far the error at a place is above the line between its neighbours', as a share of what they differ by.
 
         Where it is, or nearly, that number of groups most often has a better solution, which was not found.
         """
-        errors = [pool[0].value for pool in self.pools[i - 1 : i + 2]]
-        if len(errors) < 3 or self.landscape.is_exact(self.pools[i][0]):
+        nearby = self.solutions[i - 1 : i + 2]
+        if len(nearby) < 3 or any(map(self.landscape.is_exact, nearby[:2])):
             return -np.inf
-        before, here, after = errors
+        before, here, after = (solution.value for solution in nearby)
         return (here - (before + after) / 2) / max(before - after, SAME * before)
 
     def crown(self, last: int) -> None:
@@ -371,7 +372,7 @@ class Climb:
         self.work += sum(lineage.work for lineage in lineages)
         return _best([lineage.best for lineage in lineages if lineage.best is not None])
 
-    def lead(self, lineage: Lineage, here: Landscape) -> None:
+    def lead(self, lineage: Lineage, here: PathLandscape) -> None:
         """Let a lineage go on for a while."""
         if lineage.shake is not None:
             lineage.advance(here, self.moves, SHAKES, SHAKES)  # it does not end before

@@ -51,9 +51,9 @@ def penalty_path(
     n_null : int, default=24
         Tables without groups to compare with, at most; 1 to 8 unless the matter is in doubt, 0 for none.
     thorough : bool, default=True
-        Go on where that still lowers squared errors of features: each is then about that of a separate fit with so many
-        groups. Estimators with ``penalty="auto"`` do not, as that seldom changes which number is best. Clusters are
-        looked for with the same care either way.
+        Go on where that still lowers squared errors of features: nearly all are then those of separate fits with so
+        many groups, or lower. Estimators with ``penalty="auto"`` do not, as that seldom changes which number is best.
+        Clusters are looked for with the same care either way.
     sample_weight : array-like of shape (n_rows,), optional
         Weights multiply squared errors, never the penalty.
     random_state : int, RandomState instance, optional
