@@ -330,7 +330,7 @@ def test_an_interrupt_in_the_first_move_keeps_the_start(model, X, n_jobs):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_interrupt_before_there_is_anything_is_an_interrupt(model, X, n_jobs, monkeypatch):
-    def start(landscape, rng):
+    def start(landscape, rng, is_brief=False):
         raise KeyboardInterrupt
 
     landscape = FeatureLandscape if hasattr(model, "inverse_transform") else ClusterLandscape
