@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.kernels.compiling import REORDER, compiled
-from madbayes.engine.kernels.features import count_pairs, invert, project, square_features, sum_rows
+from madbayes.engine.kernels.features import count_pairs, invert, square_features, sum_rows
 
 # Rows of a block are a multiple of so many.
 LANES = 8
@@ -46,6 +46,7 @@ class Block(NamedTuple):
     """Rows side by side; the last of them may weigh nothing."""
 
     X: NDArray  # (rows, D), those that there are
+    columns: NDArray  # (D, n), the same the other way round
     weights: NDArray  # (n,)
     squares: NDArray  # (n,), |x|^2
     z: NDArray  # (K, n), codes
@@ -66,20 +67,31 @@ class Block(NamedTuple):
 
 
 @compiled(fastmath=REORDER)
+def add_product(M, N, out):  # type: ignore[no-untyped-def]
+    """out : INOUT, MN is added to it; four rows of N at a time share what is read and written of a row."""
+    (m, K), n = M.shape, N.shape[1]
+    whole = K - K % 4
+    for i in range(m):
+        row = out[i]
+        for k in range(0, whole, 4):
+            p0, p1, p2, p3 = M[i, k], M[i, k + 1], M[i, k + 2], M[i, k + 3]
+            for r in range(n):
+                row[r] += p0 * N[k, r] + p1 * N[k + 1, r] + p2 * N[k + 2, r] + p3 * N[k + 3, r]
+        for k in range(whole, K):
+            p = M[i, k]
+            for r in range(n):
+                row[r] += p * N[k, r]
+
+
+@compiled()
 def fit(state):  # type: ignore[no-untyped-def]
     """state : INOUT, P, A and G follow M and C; returns whether columns are independent."""
-    M, C, P, A = state.M, state.C, state.P, state.A
-    K, D = C.shape
-    if not invert(M, P, K, state.least):
+    K = len(state.M)
+    if not invert(state.M, state.P, K, state.least):
         return False
-    for k in range(K):
-        for d in range(D):
-            A[k, d] = 0.0
-        for j in range(K):
-            p = P[k, j]
-            for d in range(D):
-                A[k, d] += p * C[j, d]
-    square_features(A, K, state.G)
+    state.A[:] = 0.0
+    add_product(state.P, state.C, state.A)
+    square_features(state.A, K, state.G)
     return True
 
 
@@ -105,10 +117,9 @@ def take_out(state, block):  # type: ignore[no-untyped-def]
     for k in range(K):
         for r in range(n):
             v[k, r], a[k, r] = 0.0, -b[k, r]
-        for j in range(K):
-            for r in range(n):
-                v[k, r] += P[k, j] * z[j, r]
-                a[k, r] += G[k, j] * z[j, r]
+    add_product(P, z, v)
+    add_product(G, z, a)
+    for k in range(K):
         for r in range(n):
             leverages[r] += z[k, r] * v[k, r]
         for r in range(n):
@@ -180,7 +191,8 @@ def flip_bits(state, block, temperature, chance, rng):  # type: ignore[no-untype
 @compiled()
 def anneal_block(state, block, temperature, chance, rng):  # type: ignore[no-untyped-def]
     """All rows of a block, block.z and state : INOUT; returns whether any has changed."""
-    project(block.X, state.A, len(block.z), block.b.T)
+    block.b[:] = 0.0
+    add_product(state.A, block.columns, block.b)
     block.before[:] = block.z
     take_out(state, block)
     return flip_bits(state, block, temperature, chance, rng)
@@ -195,12 +207,15 @@ def anneal(X, squares, weights, Z, temperatures, at_once, rng):  # type: ignore[
     (N, K), D = Z.shape, X.shape[1]
     n_blocks = -(-N // at_once)
     n = -(-N // (n_blocks * LANES)) * LANES
-    codes, m, v = np.zeros((n_blocks, K, n)), np.zeros((6, K, n)), np.zeros((8, n))
+    codes, columns = np.zeros((n_blocks, K, n)), np.zeros((n_blocks, D, n))
+    m, v = np.zeros((6, K, n)), np.zeros((8, n))
     padded, chance = np.zeros((2, n_blocks * n)), rng.standard_exponential(POOL)
     for r in range(N):
         padded[0, r], padded[1, r] = weights[r] if weights.size else 1.0, squares[r]
         for k in range(K):
             codes[r // n, k, r % n] = Z[r, k]
+        for d in range(D):
+            columns[r // n, d, r % n] = X[r, d]
     least = ROUNDING * padded[0].sum()
     state = State(np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), np.empty((K, D)), np.empty((K, K)), least)
     for sweep in range(len(temperatures)):
@@ -209,8 +224,8 @@ def anneal(X, squares, weights, Z, temperatures, at_once, rng):  # type: ignore[
         for i in range(n_blocks):
             rows, some = slice(i * n, min((i + 1) * n, N)), slice(i * n, (i + 1) * n)
             block = Block(
-                X[rows], padded[0, some], padded[1, some], codes[i], m[0], m[1], m[2], m[3], m[4], m[5],
-                v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7],
+                X[rows], columns[i], padded[0, some], padded[1, some], codes[i],
+                m[0], m[1], m[2], m[3], m[4], m[5], v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7],
             )  # fmt: skip
             if not anneal_block(state, block, temperatures[sweep], chance, rng):
                 continue

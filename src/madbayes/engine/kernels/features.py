@@ -139,7 +139,7 @@ def invert(M, P, used, least):  # type: ignore[no-untyped-def]
             if i != k:
                 f = P[i, k] * pivot
                 for j in range(used):
-                    P[i, j] -= f * P[k, j] if j != k else 0.0
+                    P[i, j] -= f * P[k, j]
                 P[i, k] = -f
         for j in range(used):
             P[k, j] *= pivot
