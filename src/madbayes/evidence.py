@@ -92,7 +92,8 @@ def _interval_words(path: PenaltyPath, kind: str) -> str:
     K = path.best
     lo, hi = path.intervals[K]
     verdict = "The evidence is weak" if path.is_weak else "The evidence is clear"
-    words = f"{verdict}: {K} {kind} are best for penalties from {number(lo)} to {number(hi)}, {_times(path.ratios[K])}"
+    groups = f"{counted(K, kind[:-1])} {'is' if K == 1 else 'are'}"
+    words = f"{verdict}: {groups} best for penalties from {number(lo)} to {number(hi)}, {_times(path.ratios[K])}"
     if path.null_ratio is None:
         return f"{words}; no tables without groups were looked at."
     return f"{words}; tables without groups reach {_times(path.null_ratio)} at most."

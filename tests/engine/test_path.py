@@ -172,8 +172,8 @@ def test_candidates_are_wider_than_those_of_groupless_tables(losses, smallest, n
         assert path.best == path.candidates[0]
         assert path.ratio == ratios[path.best]
     else:
-        assert path.best == (1 if 1 in path.intervals else min(path.intervals))
-        assert str(path).startswith("No groups found")
+        assert path.best == (1 if 1 in path.intervals else smallest)
+        assert str(path).startswith("No groups found" if ratios else "There was no number of groups to choose")
 
 
 @given(losses_lists, null_tables)
@@ -196,6 +196,28 @@ def test_the_groupless_ratio_is_the_one_that_was_compared(losses, null_ratios):
     else:
         widest = max(path.ratios, key=lambda K: path.ratios[K])
         assert path.null_ratio == path.threshold(widest)
+
+
+def test_a_single_feature_that_some_rows_lack():
+    """None is the simplest answer then, unless it is worth far more than in groupless tables. More go first."""
+    losses, partial = [100.0, 20.0, 19.0, 18.2], {"smallest": 0, "has_base": False}
+    assert path_of(losses, smallest=0).best == 1
+    assert path_of(losses, smallest=0).ratios == {2: pytest.approx(1.25)}
+    assert path_of(losses, **partial).ratios[1] == 80.0
+    assert path_of(losses, **partial).candidates == path_of(losses, smallest=0).candidates
+    strict = [{2: 5.0}]
+    for null, found in ((30.0, [1]), (70.0, [])):
+        path = path_of(losses, null_ratios=strict, null_firsts=[null] * 3, **partial)
+        assert path.candidates == found
+        assert path.best == len(found)
+        assert path.threshold(1) == pytest.approx(null * np.exp(0.1 * SPREADS * np.sqrt(3 / 5)))
+    assert path_of([100.0, 60.0, 10.0, 9.0, 8.5], null_firsts=[1.1] * 3, **partial).candidates[0] == 2
+
+
+def test_intervals_without_end_are_no_wider_than_those_of_groupless_tables():
+    losses = [100.0, 70.0, 41.0, 0.0]
+    assert path_of(losses, null_ratios=[{4: 3.0}]).candidates == [4]
+    assert path_of(losses, null_ratios=[{4: np.inf}]).candidates == []
 
 
 def test_many_groupless_tables_tell_mean_and_spread():

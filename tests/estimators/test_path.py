@@ -8,14 +8,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics import adjusted_rand_score
 
-from madbayes import DPMeans, penalty_path
+from madbayes import BPMeans, CovarianceDPMeans, DPMeans, penalty_path
 from madbayes.engine.climb import Effort
 from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning
 from madbayes.estimators import path as path_module
+from madbayes.model import MeansCovariances
 
-KINDS = ("clusters", "features")
+KINDS = ("clusters", "features", "covariances")
 by_kind = pytest.mark.parametrize("kind", KINDS)
+by_squares = pytest.mark.parametrize("kind", KINDS[:2])
 
 
 @pytest.fixture
@@ -40,10 +43,18 @@ def quietly(X, kind="clusters", **options):
         return penalty_path(X, kind, **options)
 
 
-def bits(path):
-    """All numbers of a path."""
-    arrays = [part for solution in path.solutions for part in (solution.groups, solution.A)]
-    return [part.tobytes() for part in (path.n_components, path.losses, *arrays)], path.null_ratios, path.n_outliers
+def bits(path, X):
+    """All numbers of a path, and the groups of each distinct row of its table."""
+    order = np.unique(np.asarray(X)[path.rows], axis=0, return_index=True)[1]
+    groups = [solution.groups[order] for solution in path.solutions]
+    parameters = [part for solution in path.solutions for part in arrays(solution.A)]
+    numbers = [part.tobytes() for part in (path.n_components, path.losses, *groups, *parameters)]
+    return numbers, path.null_ratios, path.n_outliers
+
+
+def arrays(A):
+    """The arrays among the parameters of groups."""
+    return tuple(A) if isinstance(A, MeansCovariances) else (A,)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +108,7 @@ def test_a_cloud_is_warned_of(kind, cloud):
     assert str(path).startswith("No groups found")
 
 
-@by_kind
+@by_squares
 def test_a_column_on_another_scale_is_warned_of(kind, three):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -131,54 +142,139 @@ def test_clear_groups_are_not_warned_of(three):
     assert path.at(path.suggest()) is path.for_k(3)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_without_features_there_are_none_or_the_base_alone(seed):
+    """Not one that stands for part of a cloud."""
+    noise = np.random.default_rng(seed).normal(size=(100, 10))
+    for X, K in ((noise, 0), (noise + 20.0, 1)):
+        path = quietly(X, "features")
+        assert (path.best, path.candidates, path.has_base) == (K, [], K == 1)
+        with pytest.warns(WeakEvidenceWarning, match="No groups found"):
+            model = BPMeans(random_state=0).fit(X)
+        assert model.allocations_.shape == (100, K)
+        assert model.allocations_.all()
+        assert model.transform(X).shape == (100, K)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_single_feature_is_found(seed):
+    """Of part of the rows, far from what noise leads to: no warning."""
+    rng = np.random.default_rng(seed)
+    Z = rng.random((100, 1)) < 0.4
+    X = Z * (3 * rng.normal(size=(1, 10))) + 0.3 * rng.normal(size=(100, 10))
+    path = penalty_path(X, "features", random_state=0)
+    assert (path.best, path.candidates, path.has_base) == (1, [1], False)
+    assert str(path).startswith("1 group: best for penalties from ")
+    assert path.ratio > 5 * path.null_ratio
+    assert_array_equal(BPMeans(random_state=0).fit(X).allocations_, Z)
+
+
+@by_squares
+@pytest.mark.parametrize("shape", [(2, 2), (3, 2), (5, 5), (6, 20), (12, 50)])
+def test_as_many_groups_as_rows_are_no_answer(shape, kind):
+    """They leave nothing unexplained, in groupless tables too."""
+    for seed in range(3):
+        path = quietly(np.random.default_rng(seed).normal(size=shape), kind, max_components=None)
+        assert path.candidates == []
+        assert path.best == (kind == "clusters")
+
+
+@pytest.mark.parametrize("weight", [1e-3, 1.0, 1e3])
+def test_weights_do_not_make_clusters_with_covariances(weight):
+    """A long cloud; groupless tables weigh as much as the table does."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 1)) * [3.0, 2.0, 1.0, 2.0] + rng.normal(size=(150, 4))
+    with pytest.warns(WeakEvidenceWarning, match="No groups found"):
+        model = CovarianceDPMeans(random_state=0).fit(X, sample_weight=np.full(150, weight))
+    assert model.n_clusters_ == 1
+
+
 @by_kind
 @pytest.mark.parametrize("X", [np.zeros((6, 2)), np.full((6, 2), 7.0), [[3.0, 4.0]], [[0.0]]], ids=str)
 def test_nothing_to_choose(kind, X):
     """No warning either. A table of zeros needs no feature, any other that is constant needs one."""
     path = penalty_path(X, kind, random_state=0)
-    assert path.best == (1 if kind == "clusters" or np.any(X) else 0)
+    assert path.best == (1 if kind != "features" or np.any(X) else 0)
     assert path.ratio is None
     assert path.n_components[-1] == path.best
     assert path.sse[-1] <= 1e-20 * max(path.sse[0], 1)
+    assert str(path).startswith("There was no number of groups to choose")
 
 
 @by_kind
 def test_the_kind_decides_what_solutions_are(kind, three):
     path = quietly(three, kind)
     assert isinstance(path, PenaltyPath)
-    assert_array_equal(path.n_components, np.arange(kind == "clusters", 6))
+    assert_array_equal(path.n_components, np.arange(kind != "features", 6))
     for K, solution in zip(path.n_components, path.solutions, strict=True):
         assert path.for_k(K) is solution
-        assert solution.A.shape == (K, 2)
-        assert solution.groups.shape == ((60,) if kind == "clusters" else (60, K))
+        assert arrays(solution.A)[0].shape == (K, 2)
+        assert solution.groups.shape == ((60, K) if kind == "features" else (60,))
     assert (np.diff(path.sse) <= 0).all()
 
 
-@by_kind
+@by_squares
 def test_squared_errors_are_those_of_the_solutions(kind, three):
-    """Rows stand in the order of their values."""
-    path, rows = quietly(three, kind), np.unique(three, axis=0)
+    """Of the user's rows, in their order."""
+    shuffled = np.random.default_rng(0).permutation(three)
+    path = quietly(shuffled, kind)
+    assert_array_equal(path.rows, np.arange(60))
     for loss, solution in zip(path.losses, path.solutions, strict=True):
         fitted = solution.A[solution.groups] if kind == "clusters" else solution.groups @ solution.A
-        assert loss == pytest.approx(((rows - fitted) ** 2).sum(), rel=1e-9)
+        assert loss == pytest.approx(((shuffled - fitted) ** 2).sum(), rel=1e-9)
 
 
-@by_kind
-def test_the_order_of_rows_does_not_matter(kind, three):
+def test_errors_of_covariances_are_those_of_the_solutions(three):
+    """c log|I + S_k / Phi| summed over clusters, with Phi the scatter of each column and c = 1."""
     shuffled = np.random.default_rng(0).permutation(three)
-    assert bits(quietly(three, kind)) == bits(quietly(shuffled, kind))
+    path = quietly(shuffled, "covariances")
+    scatter = ((shuffled - shuffled.mean(axis=0)) ** 2).sum(axis=0)
+    for loss, solution in zip(path.losses, path.solutions, strict=True):
+        parts = [shuffled[solution.groups == k] for k in range(solution.K)]
+        centred = [(part - part.mean(axis=0)) / np.sqrt(scatter) for part in parts]
+        expected = sum(np.linalg.slogdet(np.eye(2) + part.T @ part)[1] for part in centred)
+        assert loss == pytest.approx(expected, rel=1e-9)
 
 
-@by_kind
+def test_groups_are_those_of_the_users_rows(three):
+    """Shuffled, one row without weight, some rows twice, two set aside; and of a sample, only its rows."""
+    rng = np.random.default_rng(0)
+    planted, X = (
+        np.repeat([0, 1, 2, 0, 3], [20, 20, 20, 5, 2]),
+        np.vstack([three, three[:5], [[900.0, 0], [0, -900.0]]]),
+    )
+    order, weights = rng.permutation(67), np.ones(67)
+    X, planted = X[order], planted[order]
+    weights[9] = 0
+    path = quietly(X, sample_weight=weights)
+    assert_array_equal(path.outliers, np.flatnonzero(planted == 3))
+    assert_array_equal(path.rows, np.delete(np.arange(67), [9, *path.outliers]))
+    assert adjusted_rand_score(path.for_k(3).groups, planted[path.rows]) == 1.0
+    sampled = quietly(X, sample_weight=weights, max_rows=40)
+    assert len(sampled.rows) + len(sampled.outliers) == 40
+    assert adjusted_rand_score(sampled.for_k(3).groups, planted[sampled.rows]) == 1.0
+
+
+@by_squares
+def test_the_order_of_rows_does_not_matter(kind, three):
+    """With covariances, sums over all rows are rounded in another way."""
+    shuffled = np.random.default_rng(0).permutation(three)
+    one, two = (quietly(X, "covariances") for X in (three, shuffled))
+    assert_allclose(one.sse, two.sse, rtol=1e-9)
+    assert bits(quietly(three, kind), three) == bits(quietly(shuffled, kind), shuffled)
+
+
+@by_squares
 def test_weights_are_repeated_rows(kind, three):
     times = np.random.default_rng(1).integers(0, 4, size=60)
-    once, repeated = quietly(three, kind, sample_weight=times), quietly(np.repeat(three, times, axis=0), kind)
+    copies = np.repeat(three, times, axis=0)
+    once, repeated = quietly(three, kind, sample_weight=times), quietly(copies, kind)
     assert_allclose(once.sse, repeated.sse, rtol=1e-9)
     assert once.best == repeated.best
-    assert bits(once) == bits(repeated)
+    assert bits(once, three) == bits(repeated, copies)
 
 
-@by_kind
+@by_squares
 def test_the_scale_of_weights_scales_errors(kind, three):
     plain, heavy = quietly(three, kind), quietly(three, kind, sample_weight=np.full(60, 4.0))
     assert_allclose(heavy.sse, 4 * plain.sse, rtol=1e-9)
@@ -186,7 +282,7 @@ def test_the_scale_of_weights_scales_errors(kind, three):
     assert heavy.suggest() == pytest.approx(4 * plain.suggest())
 
 
-@by_kind
+@by_squares
 def test_units_scale_errors(kind, three):
     plain, scaled = quietly(three, kind), quietly(three * 1024, kind)
     assert_allclose(scaled.sse, 1024.0**2 * plain.sse, rtol=1e-9)
@@ -197,22 +293,22 @@ def test_units_scale_errors(kind, three):
 @by_kind
 def test_the_same_bits_for_any_number_of_threads(kind, cloud):
     one, two = (quietly(cloud, kind, n_jobs=n_jobs) for n_jobs in (1, 2))
-    assert bits(one) == bits(two)
+    assert bits(one, cloud) == bits(two, cloud)
 
 
 @by_kind
 def test_seeds_reproduce(kind, cloud):
-    assert bits(quietly(cloud, kind)) == bits(quietly(cloud, kind))
-    generator = quietly(cloud, kind, random_state=np.random.RandomState(0))
-    assert bits(generator) == bits(quietly(cloud, kind))
+    expected = bits(quietly(cloud, kind), cloud)
+    assert bits(quietly(cloud, kind), cloud) == expected
+    assert bits(quietly(cloud, kind, random_state=np.random.RandomState(0)), cloud) == expected
 
 
 @by_kind
 def test_tables_of_other_libraries(kind, three):
     table = np.round(three)
-    expected = bits(quietly(table, kind))
+    expected = bits(quietly(table, kind), table)
     for other in (pd.DataFrame(table, columns=["a", "b"]), table.tolist(), table.astype(int), np.asfortranarray(table)):
-        assert bits(quietly(other, kind)) == expected
+        assert bits(quietly(other, kind), table) == expected
     single = quietly(table.astype(np.float32), kind)
     assert_allclose(single.sse, quietly(table, kind).sse, rtol=1e-5)
 
@@ -283,9 +379,9 @@ def test_without_groupless_tables(three):
 def test_a_heavy_row_is_as_many_equal_rows(three, times, n_outliers):
     """Two far rows are too few to be a group, five are enough: in one row or in several."""
     far = [[900.0, 0.0]]
-    heavy = quietly(np.vstack([three, far]), sample_weight=[1.0] * 60 + [times])
-    copies = quietly(np.vstack([three, np.repeat(far, times, axis=0)]))
-    assert bits(heavy) == bits(copies)
+    once, copied = np.vstack([three, far]), np.vstack([three, np.repeat(far, times, axis=0)])
+    heavy = quietly(once, sample_weight=[1.0] * 60 + [times])
+    assert bits(heavy, once) == bits(quietly(copied), copied)
     assert heavy.n_outliers == n_outliers
 
 

@@ -55,7 +55,14 @@ class PenaltyPath:
     n_outliers : int
         Rows in groups too small to count, which were set aside before.
     outliers : sequence of int
-        Which rows these are, each of several equal ones once.
+        Which rows these are.
+    rows : array of int, optional
+        Which of the user's rows ``groups`` of the solutions are about: not those that were set aside or weigh nothing,
+        and of many rows a sample.
+    has_base : bool
+        Whether a single group is one of all rows. A single feature need not be, and then none is the simplest answer.
+    null_firsts : sequence of float
+        The ratios of a single feature in tables without groups, where it was in question.
 
     Examples
     --------
@@ -76,6 +83,9 @@ class PenaltyPath:
     beyond: Sequence[float] = ()
     n_outliers: int = 0
     outliers: Sequence[int] = ()
+    rows: NDArray[np.intp] | None = None
+    has_base: bool = True
+    null_firsts: Sequence[float] = ()
 
     @property
     def sse(self) -> NDArray[np.float64]:
@@ -100,14 +110,14 @@ class PenaltyPath:
 
     @property
     def best(self) -> int:
-        """The most plausible number of groups; the smallest, but one rather than none, if no number is.
+        """The most plausible number of groups; if no number is, the smallest, or one group of all rows.
 
         That is the number, two or more, with the widest interval on a logarithmic scale. The largest number tried does
-        not count, for its interval has no lower end.
+        not count, for its interval has no lower end. A single feature of some rows is plausible if no larger number is.
         """
         if self.candidates:
             return self.candidates[0]
-        return 1 if 1 in self.intervals else min(self.intervals)
+        return 1 if self.has_base and 1 in self.intervals else min(self.intervals)
 
     @property
     def candidates(self) -> list[int]:
@@ -118,7 +128,12 @@ class PenaltyPath:
         """
         spreads = (SPREADS if i == 0 else WEAK_SPREADS for i in range(len(self.contenders)))
         pairs = zip(self.contenders, spreads, strict=True)
-        return [K for K, least in pairs if self.ratios[K] >= self.threshold(K, least) and self._explains(K)]
+        plausible = [K for K, least in pairs if self.stands_out(K, least) and self._explains(K)]
+        return plausible or ([1] if self.null_firsts and self.stands_out(1, WEAK_SPREADS) else [])
+
+    def stands_out(self, K: int, spreads: float = SPREADS) -> bool:
+        """Whether the interval of K is as wide as it must be; no interval is wider than one without end."""
+        return min(self.ratios[K], WIDEST) >= self.threshold(K, spreads)
 
     def _explains(self, K: int) -> bool:
         """Whether K groups explain as much as in groupless tables, up to so many standard deviations of these."""
@@ -133,12 +148,12 @@ class PenaltyPath:
         """Whether no number of groups is plausible, or hardly any, though there were some to choose from."""
         if not self.ratios:
             return False
-        return not self.candidates or self.ratios[self.best] < self.threshold(self.best, WEAK_SPREADS)
+        return not self.candidates or not self.stands_out(self.best, WEAK_SPREADS)
 
     @property
     def contenders(self) -> list[int]:
         """Numbers whose interval is at least half as wide as the widest, in logarithms; the widest first."""
-        ratios = {K: min(ratio, WIDEST) for K, ratio in self.ratios.items()}
+        ratios = {K: min(ratio, WIDEST) for K, ratio in self.ratios.items() if K >= 2}
         least = max(WEAK_RATIO, max(ratios.values(), default=1.0) ** 0.5)
         return sorted((K for K, ratio in ratios.items() if ratio >= least), key=lambda K: -ratios[K])
 
@@ -146,12 +161,13 @@ class PenaltyPath:
         """The ratio from which on K groups are plausible.
 
         It is above those of groupless tables with K groups by so many standard deviations of logarithms, and no less
-        than the widest ratios of these tables with any number of groups.
+        than the widest ratios of these tables with any number of groups. For a single feature only single ones count.
         """
-        if not self.null_ratios:
+        if not (self.null_firsts if K == 1 else self.null_ratios):
             return WEAK_RATIO
         mean, spread = self._null_logarithms(K)
-        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread), np.exp(self._null_widest())))
+        widest = mean if K == 1 else self._null_widest()
+        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread), np.exp(widest)))
 
     def _null_logarithms(self, K: int) -> tuple[float, float]:
         """Mean and standard deviation of the logarithms of the ratios of groupless tables.
@@ -159,8 +175,9 @@ class PenaltyPath:
         Those of the same number of groups, for a long cloud is easily cut in two and a square in four. The spread is
         that of its neighbours too, if any table has them, and begins with a usual one: a few tables tell little of it.
         """
-        neighbours = [k for k in (K - 1, K + 1) if any(k in null for null in self.null_ratios)]
-        logs = np.log([[min(null.get(k, 1.0), WIDEST) for k in (K, *neighbours)] for null in self.null_ratios])
+        nulls = [{1: ratio} for ratio in self.null_firsts] if K == 1 else self.null_ratios
+        neighbours = [k for k in (K - 1, K + 1) if any(k in null for null in nulls)]
+        logs = np.log([[min(null.get(k, 1.0), WIDEST) for k in (K, *neighbours)] for null in nulls])
         squares = ((logs - logs.mean(axis=0)) ** 2).sum() + USUAL_COUNT * USUAL_SPREAD**2
         spread = np.sqrt(squares / (logs.size - logs.shape[1] + USUAL_COUNT))
         return float(logs[:, 0].mean()), float(spread)
@@ -179,8 +196,9 @@ class PenaltyPath:
 
         None if there were no such tables.
         """
-        ranked = self.candidates or sorted(self.ratios, key=lambda K: -self.ratios[K])
-        return self.threshold(ranked[0]) if self.null_ratios and ranked else None
+        ranked = self.candidates or sorted(self.ratios, key=lambda K: (K == 1, -self.ratios[K]))
+        is_known = ranked and (self.null_firsts if ranked[0] == 1 else self.null_ratios)
+        return self.threshold(ranked[0]) if is_known else None
 
     @property
     def ratio(self) -> float | None:
@@ -191,21 +209,33 @@ class PenaltyPath:
     def ratios(self) -> dict[int, float]:
         """Highest over lowest penalty for each number of groups that can be chosen; infinite where more do not help.
 
-        Where numbers beyond the path were tried, they limit the intervals too.
+        These are two and more, and one feature that some rows do not have. Where numbers beyond the path were tried,
+        they limit the intervals too.
         """
+        return {K: ratio for K, ratio in self._all_ratios.items() if K >= 2 or not self.has_base}
+
+    @property
+    def first_ratio(self) -> float:
+        """That of a single feature, whether all rows have it or not; 1 if it is best at no penalty."""
+        return self._all_ratios.get(1, 1.0)
+
+    @property
+    def _all_ratios(self) -> dict[int, float]:
         sse = np.minimum.accumulate([*self.losses, *self.beyond])
         last, tried = int(self.n_components[-1]), int(self.n_components[0]) + len(sse) - 1
-        ends = {K: ends for K, ends in self._hull(sse).items() if 2 <= K <= last}
+        ends = {K: ends for K, ends in self._hull(sse).items() if 1 <= K <= last}
         eligible = {K: (lo, hi) for K, (lo, hi) in ends.items() if lo > 0 or tried > K or self._is_exact(K)}
         return {K: hi / lo if lo > 0 else np.inf for K, (lo, hi) in eligible.items() if hi < np.inf}
 
     def __repr__(self) -> str:
         """The answer in words."""
+        if not self.ratios:
+            return "There was no number of groups to choose: the table is too small or too simple."
         if not self.candidates:
             return "No groups found: no number of them is best over a wider range of penalties than in groupless data."
         first, *others = self.candidates
-        lo, hi = self.intervals[first]
-        words = f"{first} groups: best for penalties from {lo:.4g} to {hi:.4g} ({self.ratios[first]:.3g}x"
+        (lo, hi), groups = self.intervals[first], "group" if first == 1 else "groups"
+        words = f"{first} {groups}: best for penalties from {lo:.4g} to {hi:.4g} ({self.ratios[first]:.3g}x"
         words += f"; groupless data: up to {self.null_ratio:.3g}x)." if self.null_ratio else ")."
         words += f" Also plausible: {', '.join(map(str, others))}." if others else ""
         return words + (f" {self.n_outliers} rows in tiny groups were set aside." if self.n_outliers else "")

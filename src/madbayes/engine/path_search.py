@@ -23,7 +23,7 @@ from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.null import groupless
-from madbayes.engine.path import SPREADS, PenaltyPath
+from madbayes.engine.path import SPREADS, WEAK_RATIO, PenaltyPath
 from madbayes.engine.search import Move, Solution
 from madbayes.model.likelihoods import Weights
 
@@ -45,6 +45,7 @@ class Kind(NamedTuple):
     moves: Mapping[str, Move]
     most: Callable[[int, int], int] = most_clusters  # groups that may be chosen, and one more
     ways: Ways = Ways()  # how to have second looks
+    has_units: bool = True  # weights have; if not, as with learned covariances, groupless tables must weigh as much
 
 
 CLUSTERS = Kind(ClusterLandscape.of, cluster_moves)
@@ -104,8 +105,11 @@ def find_path(
     chance = rng.spawn(1)[0]  # the same groupless tables, as long as the same numbers are in question
     finder = Finder(kind, cap, limit if cap is None else cap + 1, effort, rng, chance, workers, watch)
     rows, path = finder.without_tiny_groups(X, weights, min_weight)
-    n_whole = float(weights[rows].sum()) / row_weight
+    weight = float(weights[rows].sum())
+    n_whole = weight / row_weight
     n_rows = max(1, min(NULL_ROWS, round(n_whole)))
+    if not kind.has_units:
+        finder = finder._replace(null_weight=weight / n_rows)
 
     def null() -> NDArray:
         return groupless(X[rows], weights[rows], chance, n_rows)
@@ -119,6 +123,7 @@ def find_path(
         path = finder.compare(longer, null, n_whole)
         if finder.most >= MAX_LONGER * limit:
             break
+    path = finder.judge_first(path, null)
     n_outliers = round(float(weights[~rows].sum()) / row_weight)
     return replace(path, n_outliers=n_outliers, outliers=np.flatnonzero(~rows).tolist())
 
@@ -134,6 +139,7 @@ class Finder(NamedTuple):
     chance: np.random.Generator  # in place of it, for tables without groups
     workers: Workers
     watch: Watch
+    null_weight: float | None = None  # of each row of a table without groups; it makes no difference if not given
 
     def solve(self, X: NDArray, weights: Weights, before: Sequence[Solution] = (), first: int = 0) -> PenaltyPath:
         """The path of a table, up to the cap; what is beyond it only limits intervals."""
@@ -197,15 +203,36 @@ class Finder(NamedTuple):
 
         Shares of the squared error are what they would be with so many rows: K groups take K rows' worth of it.
         """
-        whole = self.kind.landscape(X, 0.0, None).simplest().value
+        weights = self.null_weights(X)
+        whole = self.kind.landscape(X, 0.0, weights).simplest().value
         ratios, shares = dict[int, float](), dict[int, float]()
         for first, last in stretches:
-            path = self._replace(most=last).solve(X, None, first=first)
+            path = self._replace(most=last).solve(X, weights, first=first)
             ratios |= path.ratios
             for K, sse in zip(path.n_components.tolist(), path.sse, strict=True):
                 if min(len(X), n_rows) > K and min(sse, whole) > 0:
                     shares[K] = float(sse / whole) * (1 - K / n_rows) / (1 - K / len(X))
         return ratios, shares
+
+    def null_weights(self, X: NDArray) -> Weights:
+        """What rows of a table without groups weigh."""
+        return None if self.null_weight is None else np.full(len(X), self.null_weight)
+
+    def judge_first(self, path: PenaltyPath, null: Callable[[], NDArray]) -> PenaltyPath:
+        """Whether a single feature is a base; if not, and nothing else stands out, with those of groupless tables."""
+        is_of_features = path.n_components[0] == 0
+        if not is_of_features or len(path.solutions) < 2 or path.for_k(1).groups.all():
+            return path
+        path = replace(path, has_base=False)
+        if path.candidates or not path.first_ratio > WEAK_RATIO:
+            return path
+        finder = self._replace(cap=None, most=3, effort=CAREFUL_EFFORT, rng=self.chance)
+        for n in range(min(SOME, self.effort.n_null)):
+            if self.watch.is_over() or (n >= FEW and not path.stands_out(1, 0.0)):
+                break
+            of_null = finder.solve(null(), None)
+            path = replace(path, null_firsts=[*path.null_firsts, of_null.first_ratio])
+        return path
 
     def is_steep(self, path: PenaltyPath, null: Callable[[], NDArray]) -> bool:
         """Whether the table differs most from groupless ones, a few of them, at the end of a path that might go on."""
@@ -215,7 +242,7 @@ class Finder(NamedTuple):
 
     def is_steeper(self, path: PenaltyPath, X: NDArray) -> bool:
         """Whether the error at the end of a path is lower than that of a groupless table, more so than before."""
-        sse = self._replace(effort=QUICK_EFFORT, rng=self.chance).solve(X, None).sse
+        sse = self._replace(effort=QUICK_EFFORT, rng=self.chance).solve(X, self.null_weights(X)).sse
         if len(sse) < len(path.sse) or sse[-1] <= 0:
             return False
         gaps = np.log(sse / sse[0]) - np.log(path.sse / path.sse[0])
@@ -236,7 +263,7 @@ def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
 def _is_clear(path: PenaltyPath) -> bool:
     """Whether intervals are so far above or below those of groupless tables that more of them would tell nothing."""
     enough = len(path.null_ratios) >= FEW
-    return _stands_out(path) or (enough and not any(path.ratios[K] > path.threshold(K, 0.0) for K in path.contenders))
+    return _stands_out(path) or (enough and not any(path.stands_out(K, 0.0) for K in path.contenders))
 
 
 def _is_in_doubt(path: PenaltyPath) -> bool:
@@ -248,7 +275,7 @@ def _is_in_doubt(path: PenaltyPath) -> bool:
 def _stands_out(path: PenaltyPath) -> bool:
     """Whether the evidence is far beyond doubt; the fewer tables it was compared with, the farther."""
     spreads = CLEAR_SPREADS * max(1.0, FEW / max(1, len(path.null_ratios)))
-    return bool(path.candidates) and path.ratios[path.best] > path.threshold(path.best, spreads)
+    return bool(path.candidates) and path.stands_out(path.best, spreads)
 
 
 def _rows_of_tiny_groups(solution: Solution, weights: NDArray, min_weight: float) -> NDArray[np.bool_]:

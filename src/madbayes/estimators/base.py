@@ -200,7 +200,7 @@ class GroupEstimator(CallbackSupportMixin, Searching, ClassNamePrefixFeaturesOut
                 workers=problem.workers,
                 watch=PathWatch(progress),
             )
-        path = in_the_users_rows(path, table)
+        path = in_the_users_rows(path, sample, table)
         if not progress.stopped:
             warn_of_weak_evidence(path)
         return path

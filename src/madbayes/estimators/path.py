@@ -7,13 +7,17 @@ from sklearn.base import BaseEstimator
 from madbayes.engine.blocks import Workers
 from madbayes.engine.climb import THOROUGH_EFFORT, Effort
 from madbayes.engine.path import PenaltyPath, warn_of_weak_evidence
-from madbayes.engine.path_search import CLUSTERS, FEATURES, find_path
+from madbayes.engine.path_search import find_path
 from madbayes.estimators import validation
 from madbayes.estimators.base import PATH_LENGTH
+from madbayes.estimators.clusters import DPMeans
+from madbayes.estimators.covariance import CovarianceDPMeans
+from madbayes.estimators.features import BPMeans
 from madbayes.estimators.intake import take_in
 from madbayes.estimators.problem import Problem, in_the_users_rows, row_weight, tiny_group, warn_of_scales
 
-KINDS = {"clusters": CLUSTERS, "features": FEATURES}
+# The estimators whose objective it is, with its defaults.
+KINDS = {"clusters": DPMeans, "features": BPMeans, "covariances": CovarianceDPMeans}
 
 
 def penalty_path(
@@ -38,14 +42,16 @@ def penalty_path(
     ----------
     X : array-like of shape (n_rows, n_columns)
         Finite numbers; also tables that are not in memory, as in ``fit``.
-    kind : {"features", "clusters"}
-        Any number of groups per row, or one.
+    kind : {"features", "clusters", "covariances"}
+        Any number of groups per row, or one; or one, and groups have covariances of their own as in
+        :class:`CovarianceDPMeans`, whose objective then takes the place of the squared error.
     max_components : int, optional
         The largest number of groups to choose; by default numbers up to 16 are looked at, and more where the error
         falls most steeply there.
     min_rows : float, optional
         Groups with fewer rows are set aside before the number is chosen; by default one row in a hundred, at least 3.
-        The lightest row counts as one, a row of five times its weight as five.
+        The lightest row counts as one, a row of five times its weight as five. More than a tenth of all rows are never
+        set aside.
     max_rows : int, default=500
         A table of more rows is represented by a sample of this many, losses being those of all rows.
     n_null : int, default=24
@@ -89,11 +95,14 @@ def penalty_path(
     rows, random = take_in(BaseEstimator(), X), validation.check_random(random_state)
     with Workers(n_jobs) as workers:
         whole = Problem.of(rows, sample_weight, random, workers, lambda n_rows: n_rows > max_rows)
-        warn_of_scales(whole)
+        estimator = KINDS[kind]()
+        likelihood = estimator._likelihood(whole)
+        if kind != "covariances":  # these learn the scales
+            warn_of_scales(whole)
         sample = whole.sample(max_rows)
         table = sample.canonical()
         path = find_path(
-            KINDS[kind],
+            estimator._kind_of(likelihood),
             table.X,
             table.sample_weight,
             cap=max_components,
@@ -104,6 +113,6 @@ def penalty_path(
             rng=np.random.default_rng(whole.seeds(1)[0]),
             workers=workers,
         )
-    path = in_the_users_rows(path, table)
+    path = in_the_users_rows(path, sample, table)
     warn_of_weak_evidence(path)
     return path

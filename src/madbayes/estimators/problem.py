@@ -34,6 +34,7 @@ class Problem(NamedTuple):
     workers: Workers
     init: Any = None  # where to start: means, (Z, A), or None
     rows: NDArray[np.intp] | None = None  # of a sample: which rows of the whole these are
+    copies: NDArray[np.intp] | None = None  # of a canonical table: which of its rows each row it was made of has become
     home: Home | None = None  # where rows are that are too many for the search
     known: Moments | None = None  # what is known of them
     memory: Memory = NO_LIMIT
@@ -138,16 +139,22 @@ class Problem(NamedTuple):
             X=self.X[rows],
             sample_weight=None if alone else weights,
             rows=rows if self.rows is None else self.rows[rows],
+            copies=inverse.ravel(),
         )
 
 
-def in_the_users_rows(path: PenaltyPath, table: Problem) -> PenaltyPath:
-    """A path of the rows of a table that is canonical, with the user's numbers for its outliers."""
-    assert table.rows is not None
-    rows = table.rows[np.array(path.outliers, dtype=np.intp)]
-    if table.counted is not None:
-        rows = np.flatnonzero(table.counted)[rows]
-    return replace(path, outliers=np.sort(rows).tolist())
+def in_the_users_rows(path: PenaltyPath, sample: Problem, table: Problem) -> PenaltyPath:
+    """A path of the rows of a table, which is a sample made canonical, as one of the user's rows in their order."""
+    assert table.copies is not None
+    rows = np.arange(len(sample.X)) if sample.rows is None else sample.rows
+    if sample.counted is not None:
+        rows = np.flatnonzero(sample.counted)[rows]
+    is_kept = np.ones(len(table.X), dtype=bool)
+    is_kept[path.outliers] = False
+    kept = is_kept[table.copies]
+    places = (np.cumsum(is_kept) - 1)[table.copies[kept]]
+    solutions = [solution._replace(groups=solution.groups[places]) for solution in path.solutions]
+    return replace(path, solutions=solutions, outliers=rows[~kept].tolist(), rows=rows[kept])
 
 
 def warn_of_scales(problem: Problem) -> None:
