@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.climb import AGAIN, ENOUGH, PAYS, SHAKES, STILL_PAYS, Climb, Effort, _is_alike, solve_path
+from madbayes.engine.climb import AGAIN, CHANCES, ENOUGH, PAYS, SHAKES, STILL_PAYS, Climb, Effort, _is_alike, solve_path
 from madbayes.engine.null import groupless
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.path_search import CLUSTERS, FEATURES, _is_in_doubt, _stretches, find_path
@@ -307,7 +307,8 @@ def gains(monkeypatch):
         return gains[len(taken) - 1] if gains else 1.0
 
     monkeypatch.setattr(Climb, "go_along", go_along)
-    monkeypatch.setattr(Climb, "settle", lambda self, *args, **pay: None)
+    for name in ("settle", "straighten"):
+        monkeypatch.setattr(Climb, name, lambda self, *args, **pay: None)
     return gains, work, taken
 
 
@@ -395,6 +396,39 @@ def test_looks_where_it_is_in_doubt_can_be_stopped(doubtful, looks):
     doubtful.is_over = lambda: next(answers)
     doubtful.settle(range(1, 5), (), 1, looks=10**9, pays=0.1, recent=1.0)
     assert len(looks[0]) == 2
+
+
+def test_errors_above_the_line_are_looked_at_until_they_are_not(doubtful, looks, monkeypatch):
+    """Two features are, and three just on it: swaps in all that is kept, and then some looks."""
+    swapped, found = [], []
+
+    def taken(self, i, name, take, starts):
+        swapped.append((i, name, take, list(starts)))
+        return found
+
+    monkeypatch.setattr(Climb, "taken", taken)
+    best = doubtful.pools[2][0]
+    pool = doubtful.pools[2] = [best, best._replace(value=71.0)]
+    doubtful.pools[4] = [doubtful.pools[4][0]._replace(value=45.0)]
+    doubtful.straighten(5)
+    assert swapped == [(2, "swap", FEATURES.ways.swap, pool)]
+    assert looks[0] == [2] * CHANCES
+    assert looks[2] == {(FEATURES.ways.later, 0)}
+    looks[0].clear()
+    found.append(best._replace(value=67.5))  # on the line between 80 and 55
+    doubtful.straighten(5)
+    assert (len(swapped), looks[0]) == (2, [])
+
+
+@pytest.mark.parametrize(
+    "change", [{"work": 1e99}, {"is_over": lambda: True}, {"most": 1}], ids=["no work left", "stopped", "too large"]
+)
+def test_errors_above_the_line_are_not_looked_at(doubtful, looks, monkeypatch, change):
+    monkeypatch.setattr(Climb, "taken", lambda *args: pytest.fail("swapped"))
+    monkeypatch.setattr("madbayes.engine.climb.MOST_STRAIGHT", change.pop("most", 10))
+    vars(doubtful).update(change)
+    doubtful.straighten(5)
+    assert looks[0] == []
 
 
 def test_fresh_starts_are_for_small_numbers_and_lineages_for_all_but_the_largest(doubtful, looks, monkeypatch):
@@ -551,7 +585,7 @@ def table(name):
 def test_tables_without_groups(kind, name):
     path = find(kind, table(name), limit=6, n_null=8)
     assert path.candidates == []
-    assert path.best == (1 if 1 in path.intervals else 0)
+    assert path.best == (1 if kind == "clusters" or path.for_k(1).groups.all() else 0)
     assert str(path).startswith("No groups found")
 
 

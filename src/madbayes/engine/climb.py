@@ -60,6 +60,9 @@ PATIENCE = 1
 STARTS, ABOUT = 6, 1.02
 # Where starts of their own cost little, there are so many for each group, and so many more where it is in doubt.
 FRESH, AGAIN = 1, 3
+# Where an error is above the line between its neighbours', as only few errors of up to so many groups are, there are so
+# many looks at most before the whole path is gone along again.
+MOST_STRAIGHT, CHANCES = 10, 4
 # Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
 WIDTH = 5
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
@@ -210,9 +213,24 @@ class Climb:
         if self.ways.begin is not None:
             small = [i for i in range(1, last) if self.ways.max_fresh >= self.pools[i][0].K]
             self.settle(small, (), AGAIN, looks=1, pays=PAYS, recent=2 * PAYS)  # one look for nothing
+        if self.ways.swap is not None:
+            self.straighten(last)
         gain = self.go_on(last)
         if self.ways.shake is not None:
             self.settle(range(1, last), self.ways.later, 0, looks=last, pays=STILL_PAYS, recent=gain)
+
+    def straighten(self, last: int) -> None:
+        """Where an error is above the line between its neighbours', swaps in all that is kept, and then some looks."""
+        for i in range(last - 1, 0, -1):
+            if self.pools[i][0].K <= MOST_STRAIGHT and self.is_bent(i):
+                self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i]))
+                for _ in range(CHANCES):
+                    if self.is_bent(i):
+                        self.look(i, [i - 1, i + 1], self.ways.later, 0)
+
+    def is_bent(self, i: int) -> bool:
+        """Whether the error at a place is above the line between its neighbours', and there is work left for it."""
+        return self.doubt(i) > 0 and self.work <= self.effort.work and not self.is_over()
 
     def settle(
         self, places: Sequence[int], ways: tuple[Way, ...], n_fresh: int, *, looks: int, pays: float, recent: float
