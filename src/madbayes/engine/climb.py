@@ -62,7 +62,7 @@ STARTS, ABOUT = 6, 1.02
 FRESH, AGAIN = 1, 3
 # Where an error is above the line between its neighbours', as only few errors of up to so many groups are, there are so
 # many looks at most before the whole path is gone along again.
-MOST_STRAIGHT, CHANCES = 10, 4
+MOST_STRAIGHT, CHANCES = 10, 1
 # Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
 WIDTH = 5
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.

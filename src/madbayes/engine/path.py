@@ -129,7 +129,7 @@ class PenaltyPath:
         spreads = (SPREADS if i == 0 else WEAK_SPREADS for i in range(len(self.contenders)))
         pairs = zip(self.contenders, spreads, strict=True)
         plausible = [K for K, least in pairs if self.stands_out(K, least) and self._explains(K)]
-        return plausible or ([1] if self.null_firsts and self.stands_out(1, WEAK_SPREADS) else [])
+        return plausible or ([1] if self.null_firsts and self.stands_out(1) else [])
 
     def stands_out(self, K: int, spreads: float = SPREADS) -> bool:
         """Whether the interval of K is as wide as it must be; no interval is wider than one without end."""
@@ -161,12 +161,13 @@ class PenaltyPath:
         """The ratio from which on K groups are plausible.
 
         It is above those of groupless tables with K groups by so many standard deviations of logarithms, and no less
-        than the widest ratios of these tables with any number of groups. For a single feature only single ones count.
+        than the widest ratios of these tables with any number of groups. For a single feature only single ones count,
+        and each of them.
         """
         if not (self.null_firsts if K == 1 else self.null_ratios):
             return WEAK_RATIO
         mean, spread = self._null_logarithms(K)
-        widest = mean if K == 1 else self._null_widest()
+        widest = np.log(np.minimum(self.null_firsts, WIDEST).max()) if K == 1 else self._null_widest()
         return float(max(WEAK_RATIO, np.exp(mean + spreads * spread), np.exp(widest)))
 
     def _null_logarithms(self, K: int) -> tuple[float, float]:

@@ -45,7 +45,7 @@ class Kind(NamedTuple):
     moves: Mapping[str, Move]
     most: Callable[[int, int], int] = most_clusters  # groups that may be chosen, and one more
     ways: Ways = Ways()  # how to have second looks
-    has_units: bool = True  # weights have; if not, as with learned covariances, groupless tables must weigh as much
+    scales_with_weights: bool = True  # errors; if not, as with learned covariances, groupless tables must weigh as much
 
 
 CLUSTERS = Kind(ClusterLandscape.of, cluster_moves)
@@ -108,7 +108,7 @@ def find_path(
     weight = float(weights[rows].sum())
     n_whole = weight / row_weight
     n_rows = max(1, min(NULL_ROWS, round(n_whole)))
-    if not kind.has_units:
+    if not kind.scales_with_weights:
         finder = finder._replace(null_weight=weight / n_rows)
 
     def null() -> NDArray:
@@ -228,7 +228,7 @@ class Finder(NamedTuple):
             return path
         finder = self._replace(cap=None, most=3, effort=CAREFUL_EFFORT, rng=self.chance)
         for n in range(min(SOME, self.effort.n_null)):
-            if self.watch.is_over() or (n >= FEW and not path.stands_out(1, 0.0)):
+            if self.watch.is_over() or (n >= FEW and not path.stands_out(1)):
                 break
             of_null = finder.solve(null(), None)
             path = replace(path, null_firsts=[*path.null_firsts, of_null.first_ratio])

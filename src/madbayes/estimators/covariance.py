@@ -134,7 +134,7 @@ unusual_error_, path_
     _search_rows = 1000
 
     def _kind_of(self, likelihood: Any) -> Kind:
-        return Kind(partial(CovarianceLandscape.of, likelihood=likelihood), covariance_moves, has_units=False)
+        return Kind(partial(CovarianceLandscape.of, likelihood=likelihood), covariance_moves, scales_with_weights=False)
 
     def _init_groups(self, sample: Problem, likelihood: Any) -> NDArray:
         return self._groups_near(sample, likelihood, as_float64(sample.init))
