@@ -265,6 +265,7 @@ def test_the_path_ends_at_the_cap(X):
     assert list(BPMeans(max_components=2).fit(X).path_.n_components) == [0, 1, 2]
 
 
+@pytest.mark.filterwarnings("ignore:weak evidence")  # two rows are no evidence: any two are as far apart as two groups
 @pytest.mark.parametrize("table", [np.zeros((4, 2)), np.full((4, 2), 7.0), np.ones((1, 3)), np.array([[1.0], [2.0]])])
 def test_auto_on_almost_nothing(model, table):
     if isinstance(model, KFeatures):
@@ -276,8 +277,7 @@ def test_auto_on_almost_nothing(model, table):
     model.fit(table)
     constant = (table == table[0]).all()
     groups = model._n_features_out
-    assert groups <= len(np.unique(table, axis=0))
-    assert groups >= (not constant)
+    assert groups == (1 if table.any() or not model._adds_up else 0)
     assert np.isfinite(model.objective_)
     if constant:
         assert_allclose(model.sse_, 0, atol=1e-20)
