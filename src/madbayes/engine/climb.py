@@ -60,9 +60,8 @@ PATIENCE = 1
 STARTS, ABOUT = 6, 1.02
 # Where starts of their own cost little, there are so many for each group, and so many more where it is in doubt.
 FRESH, AGAIN = 1, 3
-# Where an error is above the line between its neighbours', as only few errors of up to so many groups are, there are so
-# many looks at most before the whole path is gone along again.
-MOST_STRAIGHT, CHANCES = 10, 1
+# Errors of up to so many groups are looked at again where they are above the line between their neighbours': few are.
+MOST_STRAIGHT = 10
 # Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
 WIDTH = 5
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
@@ -220,13 +219,12 @@ class Climb:
             self.settle(range(1, last), self.ways.later, 0, looks=last, pays=STILL_PAYS, recent=gain)
 
     def straighten(self, last: int) -> None:
-        """Where an error is above the line between its neighbours', swaps in all that is kept, and then some looks."""
+        """Where an error is above the line between its neighbours', swaps in all that is kept, and then a look."""
         for i in range(last - 1, 0, -1):
             if self.pools[i][0].K <= MOST_STRAIGHT and self.is_bent(i):
                 self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i]))
-                for _ in range(CHANCES):
-                    if self.is_bent(i):
-                        self.look(i, [i - 1, i + 1], self.ways.later, 0)
+                if self.is_bent(i):
+                    self.look(i, [i - 1, i + 1], self.ways.later, 0)
 
     def is_bent(self, i: int) -> bool:
         """Whether the error at a place is above the line between its neighbours', and there is work left for it."""
