@@ -1,14 +1,16 @@
 """The search against the paper's restarts on tables whose best value is known; prints a table in Markdown.
 
 Both have the same wall time and the same threads, and are stopped when they reach the best known value.
+
+python benchmarks/search.py --find 600 --first-seed 1000 tabletop-K6    looks for a best known value itself, in 600 s
 """
 
 import argparse
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import count, product
 from time import perf_counter
 from typing import NamedTuple
 
@@ -44,13 +46,13 @@ class Watch:
 
     def __init__(self, target: float, seconds: float) -> None:
         self.target, self.limit, self.began = target * (1 + SAME), seconds, perf_counter()
-        self.value, self.hit = np.inf, np.inf
+        self.value, self.found, self.hit = np.inf, 0.0, np.inf
 
     def see(self, value: float) -> None:
         """Stops what is going on when there is nothing to wait for."""
         elapsed = perf_counter() - self.began
         if elapsed <= self.limit and value < self.value:
-            self.value = value
+            self.value, self.found = value, elapsed
             if value <= self.target:
                 self.hit = min(self.hit, elapsed)
         if self.hit < np.inf or elapsed > self.limit:
@@ -126,6 +128,14 @@ def attempt(how: Callable[..., None], instance: Instance, seed: int, target: flo
     return Trial(watch.value, watch.hit)
 
 
+def find(name: str, seconds: float, seed: int) -> None:
+    """The lowest value that one long search on one thread comes to, and after how long."""
+    instance, watch = INSTANCES[name](), Watch(-np.inf, seconds)
+    with Workers(1) as workers, suppress(Over):
+        ours(instance, seed, watch, workers)
+    print(f"{name}: {watch.value!r} after {watch.found:.0f} of {seconds:g} s with seed {seed}", flush=True)
+
+
 def default(instance: Instance, seed: int) -> Trial:
     """The search as it ends by itself: its value, and how long that took."""
     with Workers(2) as workers:
@@ -153,14 +163,14 @@ def ratio(paper: list[Trial], own: list[Trial], limit: float) -> str:
     return "" if times[1] >= limit else f"{'> ' if times[0] >= limit else ''}{times[0] / times[1]:.3g}×"
 
 
-def compare(name: str, seconds: float, n_seeds: int) -> None:
+def compare(name: str, seconds: float, seeds: Sequence[int]) -> None:
     """A line of the table."""
     instance, best = INSTANCES[name](), BEST_KNOWN[name]["value"]
     attempt(ours, instance, 99, 0.0, 0.2)  # compiles what there is to compile
     attempt(restarts, instance, 99, 0.0, 0.2)
-    own = [attempt(ours, instance, seed, best, seconds) for seed in range(n_seeds)]
-    paper = [attempt(restarts, instance, seed, best, seconds) for seed in range(n_seeds)]
-    ends = [default(instance, seed) for seed in range(n_seeds)]
+    own = [attempt(ours, instance, seed, best, seconds) for seed in seeds]
+    paper = [attempt(restarts, instance, seed, best, seconds) for seed in seeds]
+    ends = [default(instance, seed) for seed in seeds]
     hits = sum(trial.value <= best * (1 + SAME) for trial in ends)
     by_itself = f"{hits}/{len(ends)}, {statistics.median(trial.seconds for trial in ends):.3g} s"
     sides = f"{cell(paper, best, seconds)} | {cell(own, best, seconds)} | {ratio(paper, own, seconds)}"
@@ -176,6 +186,8 @@ def main() -> None:
     parser.add_argument("instances", nargs="*", metavar="instance", help=f"some of {', '.join(INSTANCES)}")
     parser.add_argument("--seconds", type=float, default=8.0, help="for each seed and side, 8 if not given")
     parser.add_argument("--seeds", type=int, default=5, help="how many, 5 if not given")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them, 0 if not given")
+    parser.add_argument("--find", type=float, metavar="SECONDS", help="one search so long for each instance and seed")
     options = parser.parse_args()
     unknown = [name for name in options.instances if name not in INSTANCES]
     if unknown:
@@ -186,13 +198,18 @@ def main() -> None:
         names = [name for name in names if name not in left_out]
         if left_out:
             print(f"no pictures in {tabletop_folder()} (MADBAYES_DATA names the folder above it): without {left_out}")
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    if options.find is not None:
+        for name, seed in product(names, seeds):
+            find(name, options.find, seed)
+        return
     print(
         "| instance | restarts: value / best | hits | time to hit | search: value / best | hits | time to hit | ",
         end="",
     )
     print("as fast | search by itself: hits, time |\n|---|---|---|---|---|---|---|---|---|")
     for name in names:
-        compare(name, options.seconds, options.seeds)
+        compare(name, options.seconds, seeds)
 
 
 if __name__ == "__main__":
