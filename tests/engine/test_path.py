@@ -232,6 +232,55 @@ def test_many_groupless_tables_tell_mean_and_spread():
     assert path.threshold(5, 0.0) == pytest.approx(np.exp(0.5 + 0.2 * 1.5 / np.sqrt(np.pi)), rel=0.02)
 
 
+@given(losses_lists, st.sampled_from([0, 1]))
+def test_outer_ratios_are_those_of_every_second_number(losses, smallest):
+    path, sse = path_of(losses, smallest), np.minimum.accumulate(losses)
+    for i in range(2, len(losses) - 2):
+        ends = path_of([sse[i - 2], sse[i], sse[i + 2]]).intervals.get(2)
+        outer = path.outer_ratios.get(smallest + i)
+        if ends is not None and ends[0] > 0:
+            assert outer == pytest.approx(ends[1] / ends[0])
+        else:
+            assert outer is None or outer <= 1
+    assert set(path.outer_ratios) <= set(range(smallest + 2, smallest + len(losses) - 2))
+
+
+def test_ratios_are_compared_together_with_outer_ratios():
+    """Logarithms of ratios with mean .3 and standard deviation .2, of outer ratios .1 more and exactly along with them.
+
+    Sums have mean .7 and standard deviation .4 then.
+    """
+    logs = np.random.default_rng(0).normal(0.3, 0.2, size=2000)
+    nulls = {
+        "null_ratios": [{5: float(np.exp(log))} for log in logs],
+        "null_outer_ratios": [{5: float(np.exp(log + 0.1))} for log in logs],
+    }
+    path = path_of([100.0, 80.0, 60.0, 40.0, 20.0, 16.0, 12.0], **nulls)
+    assert path.outer_ratios[5] == pytest.approx(5.0)
+    assert path.threshold(5, 4.0) * 5.0 == pytest.approx(np.exp(0.7 + 4.0 * 0.4), rel=0.05)
+
+
+def test_of_intervals_as_wide_the_one_that_is_wide_without_its_neighbours_counts():
+    """Both have the ratio 4 at four groups, twice that of groupless tables; outer ratios are 4 and 14.6."""
+    nulls = {"null_ratios": [{3: 3.5, 4: 2.0, 5: 3.5}] * 8, "null_outer_ratios": [{4: 7.0}] * 8}
+    for losses, outer, found in (
+        ([210.0, 140.0, 100.0, 60.0, 50.0, 40.0], 4.0, []),
+        ([466.0, 306.0, 156.0, 116.0, 106.0, 103.0], 190 / 13, [4]),
+    ):
+        path = path_of(losses[:5], beyond=losses[5:], **nulls)
+        assert path.ratios[4] == 4.0
+        assert path.outer_ratios[4] == outer
+        assert path.candidates == found
+
+
+def test_outer_ratios_that_some_groupless_tables_lack_do_not_count():
+    losses = [210.0, 140.0, 100.0, 60.0, 50.0, 40.0, 32.0]
+    without = path_of(losses, null_ratios=[{4: 2.0}] * 3)
+    for null_outer_ratios in ([{4: 1.0}, {4: 1.0}], [{4: 1.0}, {4: 1.0}, {3: 1.0}]):
+        path = path_of(losses, null_ratios=[{4: 2.0}] * 3, null_outer_ratios=null_outer_ratios)
+        assert path.threshold(4) == without.threshold(4)
+
+
 def test_a_number_is_compared_with_the_same_number():
     """Three groups have the ratio 15; thirteen is near for three groups, and far enough for another number."""
     losses = [100.0, 40.0, 10.0, 8.0, 6.5]

@@ -684,18 +684,18 @@ def test_null_shares_are_those_left_of_groupless_tables(kind):
         assert shares[4] > path.sse[4 - path.n_components[0]] / path.sse[0]
 
 
-@pytest.mark.parametrize(("width", "doubt"), [(0.3, False), (0.45, True), (0.75, True), (0.9, False)])
+@pytest.mark.parametrize(("width", "doubt"), [(0.3, False), (0.45, True), (0.8, True), (0.95, False)])
 def test_intervals_about_as_wide_as_they_must_be_are_in_doubt(width, doubt):
     """Eight groupless tables with logarithms of 0.3 and -0.3 for two groups and 0 for three: a spread of 0.21.
 
-    The root of (8 * 0.3^2 + 3 * 0.1^2) / (14 + 3), the last in each being what is usual. What is asked for is 2.85 of
-    these, 0.6; chance makes up to 1.1 of them, 0.23.
+    The root of (8 * 0.3^2 + 3 * 0.1^2) / (14 + 3), the last in each being what is usual. What is asked for is three of
+    these, 0.63; chance makes up to 1.1 of them, 0.23.
     """
     nulls = [{2: float(np.exp(sign * 0.3)), 3: 1.0} for sign in (-1, 1) * 4]
     step = np.exp(width)
     path = PenaltyPath(np.arange(1, 5), 100 - np.array([0.0, step, 1 + step, 1.9 + step]), [None] * 4, nulls)
     assert path.contenders == [2]
-    assert np.log(path.threshold(2)) == pytest.approx(2.85 * (0.75 / 17) ** 0.5)
+    assert np.log(path.threshold(2)) == pytest.approx(3.0 * (0.75 / 17) ** 0.5)
     assert _is_in_doubt(path) == doubt
 
 

@@ -16,13 +16,14 @@ from madbayes.paper.features import with_penalty
 # Below this ratio of the ends of its interval, a number of groups is no better founded than in pure noise.
 WEAK_RATIO = 1.25
 # A plausible interval is wider than those of groupless tables by so many of their standard deviations, in logarithms.
-SPREADS = 2.85
+SPREADS = 3.0
 # It may leave more of the squared error than they do by so many, no more.
 LEFT_SPREADS = 2.0
 # Up to so many the evidence is called weak, and is none for a number whose interval is not the widest.
 WEAK_SPREADS = 4.5
-# What that standard deviation is before any groupless table was seen, and how many tables that counts for.
-USUAL_SPREAD, USUAL_COUNT = 0.1, 3
+# What that standard deviation is before any groupless table was seen, and how many tables that counts for; and that of
+# the sum with the logarithms of outer ratios, which go along with them.
+USUAL_SPREAD, USUAL_COUNT, USUAL_SUM_SPREAD = 0.1, 3, 0.15
 # Intervals wider than this are as good as without end.
 WIDEST = 1e9
 
@@ -63,6 +64,8 @@ class PenaltyPath:
         Whether a single group is one of all rows. A single feature need not be, and then none is the simplest answer.
     null_firsts : sequence of float
         The ratios of a single feature in tables without groups, where it was in question.
+    null_outer_ratios : list of dict of int to float, optional
+        The ``outer_ratios`` of tables without groups, one dictionary for each of ``null_ratios``.
 
     Examples
     --------
@@ -86,6 +89,7 @@ class PenaltyPath:
     rows: NDArray[np.intp] | None = None
     has_base: bool = True
     null_firsts: Sequence[float] = ()
+    null_outer_ratios: Sequence[Mapping[int, float]] = ()
 
     @property
     def sse(self) -> NDArray[np.float64]:
@@ -162,13 +166,26 @@ class PenaltyPath:
 
         It is above those of groupless tables with K groups by so many standard deviations of logarithms, and no less
         than the widest ratios of these tables with any number of groups. For a single feature only single ones count,
-        and each of them.
+        and each of them. Where outer ratios are known, the product with them is what has to be above: chance gives
+        one number an interval at the expense of its neighbours, but hardly one that is wide without them as well.
         """
         if not (self.null_firsts if K == 1 else self.null_ratios):
             return WEAK_RATIO
-        mean, spread = self._null_logarithms(K)
+        mean, spread = self._null_sums(K) if self._has_outer(K) else self._null_logarithms(K)
+        outer = np.log(self.outer_ratios[K]) if self._has_outer(K) else 0.0
         widest = np.log(np.minimum(self.null_firsts, WIDEST).max()) if K == 1 else self._null_widest()
-        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread), np.exp(widest)))
+        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread - outer), np.exp(widest)))
+
+    def _has_outer(self, K: int) -> bool:
+        """Whether the outer ratio of K is known here and in all groupless tables."""
+        nulls = self.null_outer_ratios
+        return len(nulls) == len(self.null_ratios) and all(K in ratios for ratios in (self.outer_ratios, *nulls))
+
+    def _null_sums(self, K: int) -> tuple[float, float]:
+        """Mean and standard deviation of the logarithms of ratio times outer ratio of groupless tables."""
+        ratios = np.array([min(null.get(K, 1.0), WIDEST) for null in self.null_ratios])
+        outer = np.array([null[K] for null in self.null_outer_ratios])
+        return _mean_and_spread(np.log(ratios * outer)[:, None], USUAL_SUM_SPREAD)
 
     def _null_logarithms(self, K: int) -> tuple[float, float]:
         """Mean and standard deviation of the logarithms of the ratios of groupless tables.
@@ -179,9 +196,7 @@ class PenaltyPath:
         nulls = [{1: ratio} for ratio in self.null_firsts] if K == 1 else self.null_ratios
         neighbours = [k for k in (K - 1, K + 1) if any(k in null for null in nulls)]
         logs = np.log([[min(null.get(k, 1.0), WIDEST) for k in (K, *neighbours)] for null in nulls])
-        squares = ((logs - logs.mean(axis=0)) ** 2).sum() + USUAL_COUNT * USUAL_SPREAD**2
-        spread = np.sqrt(squares / (logs.size - logs.shape[1] + USUAL_COUNT))
-        return float(logs[:, 0].mean()), float(spread)
+        return _mean_and_spread(logs, USUAL_SPREAD)
 
     def _null_widest(self) -> float:
         """Mean of the logarithms of the widest ratios of groupless tables, each at the number that suits it best.
@@ -214,6 +229,15 @@ class PenaltyPath:
         they limit the intervals too.
         """
         return {K: ratio for K, ratio in self._all_ratios.items() if K >= 2 or not self.has_base}
+
+    @property
+    def outer_ratios(self) -> dict[int, float]:
+        """What the ratios would be if only every second number of groups had been tried, as far as that is known."""
+        sse = np.minimum.accumulate([*self.losses, *self.beyond])
+        before, after = sse[:-4] - sse[2:-2], sse[2:-2] - sse[4:]
+        first = int(self.n_components[0]) + 2
+        is_known = (before > 0) & (after > 0)
+        return {first + int(i): float(before[i] / after[i]) for i in np.flatnonzero(is_known)}
 
     @property
     def first_ratio(self) -> float:
@@ -322,6 +346,12 @@ class PenaltyPath:
 def _slope(sse: NDArray, i: int, j: int) -> float:
     """Squared error saved by each further group from i to j."""
     return float((sse[i] - sse[j]) / (j - i))
+
+
+def _mean_and_spread(logs: NDArray, usual: float) -> tuple[float, float]:
+    """Mean of the first column, and the standard deviation of all of them, which begins with a usual one."""
+    squares = ((logs - logs.mean(axis=0)) ** 2).sum() + USUAL_COUNT * usual**2
+    return float(logs[:, 0].mean()), float(np.sqrt(squares / (logs.size - logs.shape[1] + USUAL_COUNT)))
 
 
 def _plain(number: float | None) -> float | None:

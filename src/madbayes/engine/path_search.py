@@ -128,6 +128,14 @@ def find_path(
     return replace(path, n_outliers=n_outliers, outliers=np.flatnonzero(~rows).tolist())
 
 
+class Figures(NamedTuple):
+    """What a table without groups tells about each of some numbers of them."""
+
+    ratios: dict[int, float]
+    outer_ratios: dict[int, float]
+    shares: dict[int, float]  # of the squared error that are left
+
+
 class Finder(NamedTuple):
     """What finds the paths of a table, and of those it is compared with."""
 
@@ -191,28 +199,32 @@ class Finder(NamedTuple):
     def compare_once(self, path: PenaltyPath, X: NDArray, n_rows: float, effort: Effort) -> PenaltyPath:
         """With the ratios of one table more."""
         finder = self._replace(cap=None, effort=effort, rng=self.chance)
-        ratios, shares = finder.ratios_and_shares(X, _stretches(path.contenders), n_rows)
+        null = finder.groupless_figures(X, _stretches(path.contenders), n_rows)
         if self.watch.is_over():  # it is not the whole table's
             return path
-        return replace(path, null_ratios=[*path.null_ratios, ratios], null_shares=[*path.null_shares, shares])
+        return replace(
+            path,
+            null_ratios=[*path.null_ratios, null.ratios],
+            null_outer_ratios=[*path.null_outer_ratios, null.outer_ratios],
+            null_shares=[*path.null_shares, null.shares],
+        )
 
-    def ratios_and_shares(
-        self, X: NDArray, stretches: list[tuple[int, int]], n_rows: float
-    ) -> tuple[dict[int, float], dict[int, float]]:
+    def groupless_figures(self, X: NDArray, stretches: list[tuple[int, int]], n_rows: float) -> "Figures":
         """Those of a table for some stretches of numbers of groups, without the way there.
 
         Shares of the squared error are what they would be with so many rows: K groups take K rows' worth of it.
         """
         weights = self.null_weights(X)
         whole = self.kind.landscape(X, 0.0, weights).simplest().value
-        ratios, shares = dict[int, float](), dict[int, float]()
+        figures = Figures({}, {}, {})
         for first, last in stretches:
             path = self._replace(most=last).solve(X, weights, first=first)
-            ratios |= path.ratios
+            figures.ratios.update(path.ratios)
+            figures.outer_ratios.update(path.outer_ratios)
             for K, sse in zip(path.n_components.tolist(), path.sse, strict=True):
                 if min(len(X), n_rows) > K and min(sse, whole) > 0:
-                    shares[K] = float(sse / whole) * (1 - K / n_rows) / (1 - K / len(X))
-        return ratios, shares
+                    figures.shares[K] = float(sse / whole) * (1 - K / n_rows) / (1 - K / len(X))
+        return figures
 
     def null_weights(self, X: NDArray) -> Weights:
         """What rows of a table without groups weigh."""
