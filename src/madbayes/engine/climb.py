@@ -8,6 +8,7 @@ that as long as it pays.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -58,8 +59,9 @@ PATIENCE = 1
 # The largest number has starts of its own, up to so many, until the best error is reached about twice: times at most
 # this. A group that was missed makes more of a difference, one more that explains only noise about as much.
 STARTS, ABOUT = 6, 1.02
-# Where starts of their own cost little, there are so many for each group, and so many more where it is in doubt.
-FRESH, AGAIN = 1, 3
+# Where starts of their own cost little, there are so many for each group, and no fewer than this over the number of
+# groups: of few they cost less.
+FRESH, FEW_GROUPS = 1, 40
 # Errors of up to so many groups are looked at again where they are above the line between their neighbours': few are.
 MOST_STRAIGHT = 10
 # Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
@@ -97,8 +99,8 @@ CAREFUL_EFFORT, BRIEF_EFFORT = QUICK_EFFORT._replace(length=3), QUICK_EFFORT._re
 
 
 Way = Literal["moves", "stronger", "shaken"]
-# What a start of its own leads to.
-Begin = Callable[[Any, np.random.Generator], Solution]
+# What a start of its own leads to, beside the best value.
+Begin = Callable[[Any, float, np.random.Generator], Solution]
 # What groups of other solutions, which have more of them, lead to from a solution.
 Borrow = Callable[[Any, Solution, Sequence[Solution]], Solution]
 
@@ -211,7 +213,7 @@ class Climb:
         self.go_along(range(last - 1, 0, -1), (self.ways.first,), np.inf, FRESH)
         if self.ways.begin is not None:
             small = [i for i in range(1, last) if self.ways.max_fresh >= self.pools[i][0].K]
-            self.settle(small, (), AGAIN, looks=1, pays=PAYS, recent=2 * PAYS)  # one look for nothing
+            self.settle(small, (), FRESH, looks=3, pays=PAYS, recent=2 * PAYS)  # three looks for nothing
         if self.ways.swap is not None:
             self.straighten(last)
         gain = self.go_on(last)
@@ -275,10 +277,19 @@ class Climb:
         for _ in range(STARTS):
             found = self.improved(self.at(last), n_fresh=1)
             self.keep(last, found)
+            self.keep(last, self.crossed(last, found))
             errors += [one.value for one in found if grown.K == one.K]
-            is_clear = sum(error <= ABOUT * min(errors) for error in errors) >= 2
+            is_clear = sum(error <= ABOUT * self.pools[last][0].value for error in errors) >= 2
             if is_clear or self.is_over() or self.landscape.is_exact(self.pools[last][0]):
                 break
+
+    def crossed(self, i: int, found: Sequence[Solution]) -> list[Solution]:
+        """What the best of solutions and of those that are kept for a number lead to, taken together."""
+        here, proposals = self.at(i), list[NDArray]()
+        for one, other in product(found, self.pools[i]):
+            if not _is_alike(one, other) and (groups := here.crossed(other, one)) is not None:
+                proposals.append(groups)
+        return self.polished(here, proposals)
 
     def go_along(self, places: range, ways: tuple[Way, ...], limit: float, n_fresh: int = 0) -> float:
         """Numbers by their places, each from the one before, while the work is less than this.
@@ -331,13 +342,13 @@ class Climb:
 
     def begun(self, i: int, n_each: int) -> list[Solution]:
         """Where starts of its own lead for a number that is not large: so many for each group, or else a lineage."""
-        here, begin, K = self.at(i), self.ways.begin, self.pools[i][0].K
+        here, begin, K, best = self.at(i), self.ways.begin, self.pools[i][0].K, self.pools[i][0].value
         if not n_each or self.ways.max_fresh < K:
             return []
         if begin is None:
             return self.improved(here, n_fresh=1)
-        seeds = self.rng.integers(2**31, size=n_each * K)
-        found = self.workers.map(lambda seed: begin(here, np.random.default_rng(seed)), seeds)
+        seeds = self.rng.integers(2**31, size=n_each * max(K, FEW_GROUPS // K))
+        found = self.workers.map(lambda seed: begin(here, best, np.random.default_rng(seed)), seeds)
         return self.counted(here, found)
 
     def counted(self, here: PathLandscape, found: Sequence[Solution]) -> list[Solution]:

@@ -36,6 +36,8 @@ BATCHES, GREEDY = (1, 2, 4), 2
 BRIEF_BATCHES, BRIEF_GREEDY = (1, 2), 1
 # Collapsed BP-means leads from what is worse by less than this factor to what is better, in noise one time in ten.
 NEAR = 1.03
+# From what annealing has led to it seldom leads on to the best if that is worse by more than this factor.
+ABOUT_BEST = 1.01
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
 JOINT_PASS, COLLAPSED_PASS = 6, 2
 # Annealing begins and ends so many times as warm as the noise, and takes so many sweeps.
@@ -43,7 +45,7 @@ WARM, COLD, SWEEPS = 4.0, 0.4, 200
 # Fresh starts along the path are many rather than cold: half as many sweeps, and twice as warm at the end.
 FRESH_COLD, FRESH_SWEEPS = 0.8, 100
 # A shake begins as warm as something between these, from what is worse than the best by less than this factor.
-SHAKE_WARM, SHAKE_COLD, SHAKE_SWEEPS, SHAKEN = (1.0, 3.0), 0.3, 100, 1.1
+SHAKE_WARM, SHAKE_COLD, SHAKE_SWEEPS, SHAKEN = (1.0, 3.0), 0.3, 100, 1.2
 # A sweep takes as long as so many passes.
 SWEEP_PASS = 0.75
 # Of rows side by side there are so many at most, and at least so many blocks: none knows of the others' changes.
@@ -202,13 +204,13 @@ class FeatureLandscape:
         A = self.table.X[rng.choice(len(self.table.X), self.most, replace=False)]
         return ((A**2).sum(axis=1) < 2 * self.table.X @ A.T).astype(np.uint8)
 
-    def start_warm(self, rng: np.random.Generator) -> Solution:
+    def start_warm(self, best: float, rng: np.random.Generator) -> Solution:
         """Where annealing leads from rows as features: good where they are few, or fewer than there might be."""
         groups = self.rough_start(rng)
         if groups is None:
             return self.simplest()
         start = self.glance(groups)
-        found = self._cooled(start, np.geomspace(WARM, FRESH_COLD, FRESH_SWEEPS), self, rng)
+        found = self._cooled(start, np.geomspace(WARM, FRESH_COLD, FRESH_SWEEPS), self, best, rng)
         if found is start:  # nothing is left, or it is too far: its value may be rounding of products
             found = self.polish(groups)
         return found._replace(passes=start.passes + found.passes)
@@ -422,7 +424,7 @@ class FeatureLandscape:
 
         At the temperature of the noise, twice its variance, codes would be drawn by how probable they are.
         """
-        return self._cooled(solution, np.geomspace(WARM, COLD, SWEEPS), self, rng)
+        return self._cooled(solution, np.geomspace(WARM, COLD, SWEEPS), self, np.inf, rng)
 
     def shaken(self, solution: Solution, best: float, rng: np.random.Generator) -> Solution:
         """What a short anneal leads to, from what is not much worse than the best.
@@ -434,15 +436,16 @@ class FeatureLandscape:
         warm = np.exp(rng.uniform(*np.log(SHAKE_WARM)))
         if not solution.value < SHAKEN * best:
             return solution
-        found = self._cooled(solution, np.geomspace(warm, SHAKE_COLD, SHAKE_SWEEPS), there, rng)
+        found = self._cooled(solution, np.geomspace(warm, SHAKE_COLD, SHAKE_SWEEPS), there, best, rng)
         return solution if found is solution else found._replace(passes=solution.passes + found.passes)
 
     def _cooled(
-        self, solution: Solution, heat: NDArray, there: "FeatureLandscape", rng: np.random.Generator
+        self, solution: Solution, heat: NDArray, there: "FeatureLandscape", best: float, rng: np.random.Generator
     ) -> Solution:
         """What annealing in a table of the same rows leads to, at so many times the temperature of the noise there.
 
-        It knows only products, so tables too far from the origin are left alone.
+        It knows only products, so tables too far from the origin are left alone. Collapsed BP-means follows where it is
+        about as good as the best.
         """
         from madbayes.engine import kernels
 
@@ -454,8 +457,12 @@ class FeatureLandscape:
         Z = np.array(start.groups, dtype=np.uint8, order="C")
         at_once = min(AT_ONCE, -(-N // BLOCKS))
         kernels.anneal(there.table.X, there.table.squares, there.table.weights, Z, 2 * variance * heat, at_once, rng)
-        found = self.polish_collapsed(self._polished(Z))
-        return found._replace(passes=found.passes + round(SWEEP_PASS * len(heat)))
+        found = self._polished(Z)
+        passes = found.passes + round(SWEEP_PASS * len(heat))
+        if found.value < ABOUT_BEST * best:
+            found = self.polish_collapsed(found)
+            passes += found.passes
+        return found._replace(passes=passes)
 
     def prove(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """The best there is, if branch and bound finds it soon, or this one."""
