@@ -11,7 +11,19 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.climb import AGAIN, ENOUGH, PAYS, SHAKES, STILL_PAYS, Climb, Effort, _is_alike, solve_path
+from madbayes.engine.climb import (
+    BORROWERS,
+    EASY,
+    ENOUGH,
+    FRESH,
+    PAYS,
+    SHAKES,
+    STILL_PAYS,
+    Climb,
+    Effort,
+    _is_alike,
+    solve_path,
+)
 from madbayes.engine.null import groupless
 from madbayes.engine.path import PenaltyPath
 from madbayes.engine.path_search import CLUSTERS, FEATURES, _is_in_doubt, _stretches, find_path
@@ -398,42 +410,62 @@ def test_looks_where_it_is_in_doubt_can_be_stopped(doubtful, looks):
     assert len(looks[0]) == 2
 
 
-def test_errors_above_the_line_are_looked_at_unless_swaps_help(doubtful, looks, monkeypatch):
-    """Two features are, and three just on it: swaps in all that is kept, and then a look."""
-    swapped, found = [], []
-
-    def taken(self, i, name, take, starts):
-        swapped.append((i, name, take, list(starts)))
-        return found
-
-    monkeypatch.setattr(Climb, "taken", taken)
-    best = doubtful.pools[2][0]
-    pool = doubtful.pools[2] = [best, best._replace(value=71.0)]
-    doubtful.pools[4] = [doubtful.pools[4][0]._replace(value=45.0)]
+def test_errors_above_the_line_are_looked_at(doubtful, looks):
+    """That of two features is, and that of three just on it."""
     doubtful.straighten(5)
-    assert swapped == [(2, "swap", FEATURES.ways.swap, pool)]
     assert looks[0] == [2]
-    assert looks[2] == {(FEATURES.ways.later, 0)}
-    looks[0].clear()
-    found.append(best._replace(value=67.5))  # on the line between 80 and 55
-    doubtful.straighten(5)
-    assert (len(swapped), looks[0]) == (2, [])
+    assert looks[2] == {((FEATURES.ways.first,), 0)}
 
 
-@pytest.mark.parametrize(
-    "change", [{"work": 1e99}, {"is_over": lambda: True}, {"most": 1}], ids=["no work left", "stopped", "too large"]
-)
-def test_errors_above_the_line_are_not_looked_at(doubtful, looks, monkeypatch, change):
-    monkeypatch.setattr(Climb, "taken", lambda *args: pytest.fail("swapped"))
-    monkeypatch.setattr("madbayes.engine.climb.MOST_STRAIGHT", change.pop("most", 10))
+@pytest.mark.parametrize("change", [{"work": 1e99}, {"is_over": lambda: True}], ids=["no work left", "stopped"])
+def test_errors_above_the_line_are_not_looked_at(doubtful, looks, change):
     vars(doubtful).update(change)
     doubtful.straighten(5)
     assert looks[0] == []
 
 
+@pytest.mark.parametrize(
+    ("errors", "tried"),
+    [([50.0], 1), ([51.0, 52.0, 50.0], 3), ([51.0] * 9, EASY), ([49.0, 50.0, 49.0], 3)],
+    ids=["at once", "then", "never", "the best that is known by then"],
+)
+def test_a_number_is_easy_if_a_start_of_its_own_leads_to_the_best(doubtful, monkeypatch, errors, tried):
+    """Here four features, of which the best error is 50."""
+    made, found = [], iter(errors)
+
+    def improved(self, here, n_fresh):
+        made.append((here.K, n_fresh))
+        return [self.pools[4][0]._replace(value=next(found))]
+
+    monkeypatch.setattr(Climb, "improved", improved)
+    assert doubtful.is_easy(4) == (tried < EASY)
+    assert made == [(4, 1)] * tried
+    assert doubtful.pools[4][0].value == min(50.0, *errors[:tried])
+
+
+@pytest.mark.parametrize(("work", "easy", "is_asked", "goes_on"), [
+    (ENOUGH, True, False, True), (1.1 * ENOUGH, True, True, False), (1.1 * ENOUGH, False, True, True),
+    (3 * ENOUGH, True, False, True),
+])  # fmt: skip
+def test_after_enough_work_only_hard_tables_are_gone_on_with(doubtful, monkeypatch, work, easy, is_asked, goes_on):
+    """The largest number that may be chosen tells: the last but one. With no work left it does not matter."""
+    asked, gone = [], []
+    doubtful.work, doubtful.effort = work, Effort(work=2 * ENOUGH)
+    for name in ("crown", "settle", "straighten", "go_along"):
+        monkeypatch.setattr(Climb, name, lambda self, *args, **pay: 0.0)
+    monkeypatch.setattr(Climb, "is_easy", lambda self, i: asked.append(i) or easy)
+    monkeypatch.setattr(Climb, "go_on", lambda self, last, enough: gone.append((last, enough)) or 0.0)
+    doubtful.look_again()
+    assert asked == [4] * is_asked
+    assert gone == [(5, np.inf)] * goes_on
+
+
 def test_fresh_starts_are_for_small_numbers_and_lineages_for_all_but_the_largest(doubtful, looks, monkeypatch):
-    """Both where it is in doubt; what going along the path has brought tells how long to go on."""
-    settled, results = [], {"crown": 0, "go_along": 0.25}
+    """Both where it is in doubt; what going along the path has brought tells how long to go on.
+
+    A single feature is found by the starts it had.
+    """
+    settled, results = [], {"crown": 0, "go_along": 0.25, "straighten": None}
     for name, result in results.items():
         monkeypatch.setattr(Climb, name, lambda self, *args, result=result: result)
 
@@ -441,12 +473,12 @@ def test_fresh_starts_are_for_small_numbers_and_lineages_for_all_but_the_largest
         settled.append((list(places), ways, n_fresh, pay))
 
     monkeypatch.setattr(Climb, "settle", settle)
-    for max_fresh, small in ((2, [1, 2]), (5, [1, 2, 3, 4])):
+    for max_fresh, small in ((2, [2]), (5, [2, 3, 4])):
         doubtful.ways = doubtful.ways._replace(max_fresh=max_fresh)
         doubtful.look_again()
-        assert settled.pop(0) == (small, (), AGAIN, {"looks": 1, "pays": PAYS, "recent": 2 * PAYS})
+        assert settled.pop(0) == (small, (), FRESH, {"looks": 3, "pays": PAYS, "recent": 2 * PAYS})
         pay = {"looks": 5, "pays": STILL_PAYS, "recent": 0.25}
-        assert settled.pop(0) == ([1, 2, 3, 4], FEATURES.ways.later, 0, pay)
+        assert settled.pop(0) == ([2, 3, 4], FEATURES.ways.later, 0, pay)
     for change in ({"work": 1e99}, {"work": 0.0, "ways": doubtful.ways._replace(rounds=0)}):
         vars(doubtful).update(change)
         doubtful.look_again()
@@ -460,6 +492,32 @@ def test_features_are_swapped_beside_fresh_starts_only(doubtful, monkeypatch):
     for n_fresh in (0, 1):
         doubtful.look(3, [2], (), n_fresh)
     assert taken == ["borrow", "borrow", "swap"]
+
+
+def test_features_are_borrowed_for_the_best_solutions(doubtful, monkeypatch):
+    starts = []
+    doubtful.pools[3] = [doubtful.pools[3][0]._replace(value=55.0 + i) for i in range(4)]
+    monkeypatch.setattr(Climb, "keep", lambda *args: None)
+    monkeypatch.setattr(Climb, "taken", lambda self, i, name, take, some: starts.append(list(some)) or [])
+    doubtful.look(3, [], (), 0)
+    assert [[one.value for one in some] for some in starts] == [[55.0 + i for i in range(BORROWERS)]]
+
+
+def test_all_that_is_kept_is_refined_once(doubtful):
+    """What that leads to is, too."""
+    refined = []
+
+    def refine(here, solution, rng):
+        refined.append((here.K, solution.value))
+        return solution._replace(value=54.0) if solution.value == 57.0 else solution
+
+    doubtful.ways = FEATURES.ways._replace(refine=refine, borrow=None)
+    best, other = doubtful.pools[3][0], doubtful.at(3).polish(np.eye(60, 3, dtype=np.uint8))
+    doubtful.pools[3] = [best, other._replace(value=57.0)]
+    for _ in range(2):
+        doubtful.look(3, [], (), 0)
+    assert refined == [(3, 55.0), (3, 57.0)]
+    assert doubtful.pools[3][0].value == 54.0
 
 
 def test_lineages_are_shaken_from_any_solution_that_is_kept(doubtful, monkeypatch):
@@ -523,7 +581,7 @@ def test_each_way_leads_to_as_many_groups_as_there_were(kind):
             found = climb.followed(way, 3)
             assert found, way
             assert {one.K for one in found} == {K}
-        assert [one.K for one in climb.begun(3, 2)] == [K] * (2 * K if kind == "features" else 1)
+        assert [one.K for one in climb.begun(3, 2)] == [K] * (2 if kind == "features" else 1)
         assert climb.begun(3, 0) == []
         climb.ways = ways._replace(max_fresh=K - 1)
         assert climb.begun(3, 2) == []

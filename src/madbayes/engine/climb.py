@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
-from madbayes.engine.search import SAME, WORK, Landscape, Lineage, Move, Shake, Solution
+from madbayes.engine.search import SAME, WORK, Landscape, Lineage, Move, Shake, Solution, is_same
 
 
 class PathLandscape(Landscape, Protocol):
@@ -59,19 +59,20 @@ PATIENCE = 1
 # The largest number has starts of its own, up to so many, until the best error is reached about twice: times at most
 # this. A group that was missed makes more of a difference, one more that explains only noise about as much.
 STARTS, ABOUT = 6, 1.02
-# Where starts of their own cost little, there are so many for each group, and no fewer than this over the number of
-# groups: of few they cost less.
-FRESH, FEW_GROUPS = 1, 40
-# Errors of up to so many groups are looked at again where they are above the line between their neighbours': few are.
-MOST_STRAIGHT = 10
+# Where starts of their own cost little, there are so many for each number of groups.
+FRESH = 5
+# Groups are borrowed for so many of the best solutions that are kept.
+BORROWERS = 2
+# The largest number that may be chosen is easy if one of so many starts of its own leads to the best that is known.
+EASY = 6
 # Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
 WIDTH = 5
 # Those in which each group differs from one of another solution in no more than this share of all rows are alike.
 ALIKE = 0.1
 # Moves of a lineage in which what they lead to is shaken: few enough to come back often, with what is new elsewhere.
 SHAKES = 24
-# Operations after which the whole path is gone along again only if that pays, not if it never was, and never.
-LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 3.3 * WORK
+# Operations after which the path is gone along again only if that pays, not if the largest number is easy, and never.
+LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 4.0 * WORK
 # Fresh starts where it is in doubt pay if errors fall by so much in about a look, as shares of what they were.
 PAYS = 1e-3
 # To go along the path pays, and so do lineages where it is in doubt, if errors fall by so much in sum in about as many
@@ -101,6 +102,8 @@ CAREFUL_EFFORT, BRIEF_EFFORT = QUICK_EFFORT._replace(length=3), QUICK_EFFORT._re
 Way = Literal["moves", "stronger", "shaken"]
 # What a start of its own leads to, beside the best value.
 Begin = Callable[[Any, float, np.random.Generator], Solution]
+# What a solution leads to by itself.
+Refine = Callable[[Any, Solution, np.random.Generator], Solution]
 # What groups of other solutions, which have more of them, lead to from a solution.
 Borrow = Callable[[Any, Solution, Sequence[Solution]], Solution]
 
@@ -111,8 +114,8 @@ class Ways(NamedTuple):
     "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "shaken" is one from
     any that is kept, the best most often, in which whatever moves lead to is shaken. Numbers that are not large have
     starts of their own as well: with more groups they cost much and are seldom better. In any case groups are borrowed
-    of solutions that have more of them, once for each solution; and on the way down and beside starts, they are swapped
-    for such ones in the best, where that is possible.
+    of solutions that have more of them, for each of the best solutions once; on the way down and beside starts, they
+    are swapped for such ones in the best, where that is possible; and whatever is kept is refined.
     """
 
     first: Way = "stronger"  # on the way down
@@ -122,6 +125,7 @@ class Ways(NamedTuple):
     begin: Begin | None = None  # where these lead; a lineage if not given, and none where it is in doubt
     borrow: Borrow | None = None
     swap: Borrow | None = None
+    refine: Refine | None = None
     shake: Shake | None = None  # if given, lineages go on where it is in doubt
 
 
@@ -207,30 +211,40 @@ class Climb:
             last = found[0]
 
     def look_again(self) -> None:
-        """Down from the largest number, which helps most; then what is in doubt, the whole path, and doubts again."""
+        """Down from the largest number, which helps most; then what is in doubt, the whole path, and doubts again.
+
+        Where the largest number is easy, so is a search for it, and that is enough.
+        """
         last = len(self.pools) - 1
+        several = [i for i in range(1, last) if self.pools[i][0].K >= 2]
         self.crown(last)
         self.go_along(range(last - 1, 0, -1), (self.ways.first,), np.inf, FRESH)
         if self.ways.begin is not None:
-            small = [i for i in range(1, last) if self.ways.max_fresh >= self.pools[i][0].K]
+            small = [i for i in several if self.ways.max_fresh >= self.pools[i][0].K]
             self.settle(small, (), FRESH, looks=3, pays=PAYS, recent=2 * PAYS)  # three looks for nothing
-        if self.ways.swap is not None:
-            self.straighten(last)
-        gain = self.go_on(last)
-        if self.ways.shake is not None:
-            self.settle(range(1, last), self.ways.later, 0, looks=last, pays=STILL_PAYS, recent=gain)
+        if self.ways.shake is None:
+            self.go_on(last, ENOUGH)
+            return
+        self.straighten(last)
+        if not ENOUGH < self.work <= self.effort.work or not self.is_easy(max(last - 1, 1)):
+            gain = self.go_on(last, np.inf)
+            self.settle(several, self.ways.later, 0, looks=last, pays=STILL_PAYS, recent=gain)
 
     def straighten(self, last: int) -> None:
-        """Where an error is above the line between its neighbours', swaps in all that is kept, and then a look."""
+        """One more look where an error is above the line between its neighbours'."""
         for i in range(last - 1, 0, -1):
-            if self.pools[i][0].K <= MOST_STRAIGHT and self.is_bent(i):
-                self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i]))
-                if self.is_bent(i):
-                    self.look(i, [i - 1, i + 1], self.ways.later, 0)
+            if self.doubt(i) > 0 and self.work <= self.effort.work and not self.is_over():
+                self.look(i, [i - 1, i + 1], (self.ways.first,), 0)
 
-    def is_bent(self, i: int) -> bool:
-        """Whether the error at a place is above the line between its neighbours', and there is work left for it."""
-        return self.doubt(i) > 0 and self.work <= self.effort.work and not self.is_over()
+    def is_easy(self, i: int) -> bool:
+        """Whether a start of its own leads to the best that is known for a number, by its place; a few are tried."""
+        for _ in range(EASY):
+            known = self.pools[i][0].value
+            found = self.improved(self.at(i), n_fresh=1)
+            self.keep(i, found)
+            if any(is_same(one.value, known) for one in found) or self.is_over():
+                return True
+        return False
 
     def settle(
         self, places: Sequence[int], ways: tuple[Way, ...], n_fresh: int, *, looks: int, pays: float, recent: float
@@ -246,11 +260,14 @@ class Climb:
             fruitless[i] = 0 if gain > SAME else fruitless[i] + 1
             recent = gain + recent * float(np.exp(-1 / looks))
 
-    def go_on(self, last: int) -> float:
-        """Up and down the whole path a few times; returns what the last time brought, or 0 if it is not to go on."""
+    def go_on(self, last: int, enough: float) -> float:
+        """Up and down the whole path a few times; returns what the last time brought, or 0 if it is not to go on.
+
+        enough : work after which it is not gone along for the first time
+        """
         down, up, gain = range(last - 1, 0, -1), range(1, last + 1), np.inf
         for n in range(self.ways.rounds):
-            limit = min(LEAST if gain < STILL_PAYS else ENOUGH if n == 0 else np.inf, self.effort.work)
+            limit = min(LEAST if gain < STILL_PAYS else enough if n == 0 else np.inf, self.effort.work)
             if self.work > limit or self.is_over():
                 return 0.0
             gain = self.go_along(down if n % 2 else up, self.ways.later, limit)
@@ -304,7 +321,7 @@ class Climb:
         return gain
 
     def look(self, i: int, neighbours: Sequence[int], ways: tuple[Way, ...], n_fresh: int) -> float:
-        """A number by its place, from its neighbours, in some ways, and from so many starts for each group.
+        """A number by its place, from its neighbours, in some ways, and from so many starts of its own.
 
         Returns the share by which its error falls.
         """
@@ -314,9 +331,10 @@ class Climb:
                 self.visit(i, neighbour)
         self.keep(i, self.begun(i, n_fresh))
         if not self.landscape.is_exact(self.pools[i][0]):
-            self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i]))
+            self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i][:BORROWERS]))
             for way in ways:
                 self.keep(i, self.followed(way, i))
+            self.keep(i, self.refined(i))
             if n_fresh:
                 self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
         return 0.0 if self.landscape.is_exact(before) else 1 - self.pools[i][0].value / before.value
@@ -340,14 +358,14 @@ class Climb:
         one = 0 if shake is None or self.rng.random() < 0.5 else int(self.rng.integers(len(pool)))
         return self.improved(self.at(i), [pool[one]], is_strong=way == "stronger", shake=shake)
 
-    def begun(self, i: int, n_each: int) -> list[Solution]:
-        """Where starts of its own lead for a number that is not large: so many for each group, or else a lineage."""
+    def begun(self, i: int, n_fresh: int) -> list[Solution]:
+        """Where so many starts of its own lead for a number that is not large, or else a lineage."""
         here, begin, K, best = self.at(i), self.ways.begin, self.pools[i][0].K, self.pools[i][0].value
-        if not n_each or self.ways.max_fresh < K:
+        if not n_fresh or self.ways.max_fresh < K:
             return []
         if begin is None:
             return self.improved(here, n_fresh=1)
-        seeds = self.rng.integers(2**31, size=n_each * max(K, FEW_GROUPS // K))
+        seeds = self.rng.integers(2**31, size=n_fresh)
         found = self.workers.map(lambda seed: begin(here, best, np.random.default_rng(seed)), seeds)
         return self.counted(here, found)
 
@@ -380,6 +398,20 @@ class Climb:
             return []
         new = [one for one in starts if self.is_untried(i, name, one)]
         found = self.workers.map(lambda start: take(here, start, larger), new)
+        return self.counted(here, found)
+
+    def refined(self, i: int) -> list[Solution]:
+        """What all that is new of a number leads to by itself."""
+        here, refine = self.at(i), self.ways.refine
+        if refine is None:
+            return []
+        new = [one for one in self.pools[i] if self.is_untried(i, "refine", one)]
+        seeds = self.rng.integers(2**31, size=len(new))
+        found = self.workers.map(
+            lambda pair: refine(here, pair[0], np.random.default_rng(pair[1])), zip(new, seeds, strict=True)
+        )
+        for one in found:
+            self.is_untried(i, "refine", one)
         return self.counted(here, found)
 
     def improved(

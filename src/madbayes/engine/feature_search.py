@@ -12,8 +12,9 @@ from madbayes.engine.allocation import Table, bp_means, k_features
 from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares
 from madbayes.engine.branching import Proof
+from madbayes.engine.columns import better_column
 from madbayes.engine.reductions import PARTNERS, reductions
-from madbayes.engine.search import SAME, SOON, Solution, Stronger, is_lower
+from madbayes.engine.search import SAME, SOON, Solution, Stronger, is_lower, is_same
 from madbayes.engine.seeding import seed_features
 from madbayes.model import bp_means_objective
 from madbayes.model.likelihoods import Weights, gram_inverse
@@ -36,14 +37,17 @@ BATCHES, GREEDY = (1, 2, 4), 2
 BRIEF_BATCHES, BRIEF_GREEDY = (1, 2), 1
 # Collapsed BP-means leads from what is worse by less than this factor to what is better, in noise one time in ten.
 NEAR = 1.03
-# From what annealing has led to it seldom leads on to the best if that is worse by more than this factor.
-ABOUT_BEST = 1.01
+# From what annealing has led to it leads on to the best hardly ever if that is worse by more than this factor, nor do
+# better columns.
+ABOUT_BEST = 1.003
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
 JOINT_PASS, COLLAPSED_PASS = 6, 2
+# Passes that take as long as to look for better columns, about; the matrices for that are too large with more rows.
+COLUMNS_PASS, COLUMNS_ROWS = 30, 2000
 # Annealing begins and ends so many times as warm as the noise, and takes so many sweeps.
 WARM, COLD, SWEEPS = 4.0, 0.4, 200
-# Fresh starts along the path are many rather than cold: half as many sweeps, and twice as warm at the end.
-FRESH_COLD, FRESH_SWEEPS = 0.8, 100
+# Fresh starts along the path are many rather than cold: a third as many sweeps, and twice as warm at the end.
+FRESH_COLD, FRESH_SWEEPS = 0.8, 70
 # A shake begins as warm as something between these, from what is worse than the best by less than this factor.
 SHAKE_WARM, SHAKE_COLD, SHAKE_SWEEPS, SHAKEN = (1.0, 3.0), 0.3, 100, 1.2
 # A sweep takes as long as so many passes.
@@ -422,12 +426,17 @@ class FeatureLandscape:
     def anneal(self, solution: Solution, rng: np.random.Generator) -> Solution:
         """Collapsed BP-means, first with chance: warm enough for the codes that noise makes doubtful, and then colder.
 
-        At the temperature of the noise, twice its variance, codes would be drawn by how probable they are.
+        At the temperature of the noise, twice its variance, codes would be drawn by how probable they are. Better
+        columns of what that has led to, or else of what there was, come last.
         """
-        return self._cooled(solution, np.geomspace(WARM, COLD, SWEEPS), self, np.inf, rng)
+        found = self._cooled(solution, np.geomspace(WARM, COLD, SWEEPS), self, np.inf, rng)
+        if found is solution:
+            return solution
+        refined = self.refined(found if self.is_lower(found, solution) else solution, rng)
+        return refined._replace(passes=found.passes + refined.passes)
 
     def shaken(self, solution: Solution, best: float, rng: np.random.Generator) -> Solution:
-        """What a short anneal leads to, from what is not much worse than the best.
+        """What a short anneal leads to, from what is not much worse than the best, and better columns if it is near it.
 
         Half of the time it is in the coarse table, if there is one: that is better on some tables, and all columns are
         on others.
@@ -437,7 +446,29 @@ class FeatureLandscape:
         if not solution.value < SHAKEN * best:
             return solution
         found = self._cooled(solution, np.geomspace(warm, SHAKE_COLD, SHAKE_SWEEPS), there, best, rng)
-        return solution if found is solution else found._replace(passes=solution.passes + found.passes)
+        if found is solution:
+            return solution
+        passes = solution.passes + found.passes
+        if found.value < ABOUT_BEST * best and not is_same(found.value, best):
+            found = self.refined(found, rng)
+            passes += found.passes
+        return found._replace(passes=passes)
+
+    def refined(self, solution: Solution, rng: np.random.Generator) -> Solution:
+        """Where columns of Z that explain more lead, one after the other, as long as there are any."""
+        passes = 1
+        while solution.K and len(self.table.X) <= COLUMNS_ROWS and not self.is_exact(solution):
+            passes += COLUMNS_PASS
+            P = inverse_gram(self, solution)
+            Z = better_column(self.residuals(solution), solution.groups, solution.A, P, self.weights, rng)
+            if Z is None:
+                break
+            found = self.polish_collapsed(self._polished(Z))
+            passes += found.passes
+            if not self.is_lower(found, solution):
+                break
+            solution = found
+        return solution._replace(passes=passes)
 
     def _cooled(
         self, solution: Solution, heat: NDArray, there: "FeatureLandscape", best: float, rng: np.random.Generator

@@ -61,6 +61,7 @@ FEATURES = Kind(
         begin=FeatureLandscape.start_warm,
         borrow=borrowed,
         swap=swapped,
+        refine=FeatureLandscape.refined,
         shake=FeatureLandscape.shaken,
     ),
 )

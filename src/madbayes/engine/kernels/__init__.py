@@ -27,6 +27,7 @@ from madbayes.engine.kernels.clusters import (
 )
 from madbayes.engine.kernels.codes import search_codes
 from madbayes.engine.kernels.collapsed import run_collapsed
+from madbayes.engine.kernels.columns import search_column
 from madbayes.engine.kernels.covariance_search import (
     Ellipses,
     descend_ellipses,
@@ -80,6 +81,7 @@ __all__ = [
     "run_all",
     "run_collapsed",
     "search_codes",
+    "search_column",
     "seed_gains",
     "seed_runs",
     "solve",
