@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares, spectral_bound
 from madbayes.engine.branching import Proof
+from madbayes.engine.checks import is_number
 from madbayes.engine.codes import best_codes
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
@@ -116,7 +117,7 @@ def _check_table(X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[NDArray
 
 
 def _check_price(penalty: Any) -> float:
-    if isinstance(penalty, str) or not validation.is_number(penalty) or not 0 <= penalty < np.inf:
+    if isinstance(penalty, str) or not is_number(penalty) or not 0 <= penalty < np.inf:
         raise ValueError(f"penalty={penalty!r} is not accepted: give a finite number >= 0")
     return float(penalty)
 

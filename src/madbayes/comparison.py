@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.engine.blocks import Workers, row_blocks
+from madbayes.engine.checks import is_number
 from madbayes.estimators import validation
 from madbayes.estimators.base import GroupEstimator
 from madbayes.estimators.identity import pairs
@@ -314,7 +315,7 @@ def _check_arguments(model: Any, n_refits: Any, share: Any, n_jobs: Any) -> None
         raise ValueError(f"model={validation.shown(model)} is not accepted: give an estimator of madbayes")
     validation.check_count("n_refits", n_refits)
     validation.check_jobs(n_jobs)
-    if not validation.is_number(share) or not 0 < share <= 1:
+    if not is_number(share) or not 0 < share <= 1:
         raise ValueError(f"share={share!r} is not accepted: give a number above 0 and at most 1")
 
 

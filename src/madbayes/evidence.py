@@ -96,7 +96,11 @@ def _interval_words(path: PenaltyPath, kind: str) -> str:
     words = f"{verdict}: {groups} best for penalties from {number(lo)} to {number(hi)}, {_times(path.ratios[K])}"
     if path.null_ratio is None:
         return f"{words}; no tables without groups were looked at."
-    return f"{words}; tables without groups reach {_times(path.null_ratio)} at most."
+    if path.ratios[K] < path.null_ratio:
+        words += f", and {_times(path.outer_ratios[K])} without the numbers next to it"
+    if path.null_ratio == np.inf:
+        return f"{words}; in tables without groups it may be as wide as can be."
+    return f"{words}; tables without groups hardly ever exceed {_times(path.null_ratio)}."
 
 
 def _alternatives(path: PenaltyPath) -> list[str]:

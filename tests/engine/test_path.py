@@ -1,7 +1,9 @@
 """The lower hull against the number of groups that is best at each of many penalties."""
 
 import json
+import re
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from madbayes.engine.path import (
     WeakEvidenceWarning,
     warn_of_weak_evidence,
 )
+from madbayes.evidence import path_words
 
 losses_lists = st.lists(st.integers(0, 1000), min_size=1, max_size=9).map(lambda losses: sorted(losses, reverse=True))
 
@@ -151,8 +154,22 @@ def test_of_two_solutions_the_one_with_fewer_groups():
 @pytest.mark.parametrize(("smallest", "K"), [(1, 0), (1, 4), (1, -1), (0, 3), (0, -1)])
 def test_a_number_outside_the_path_is_refused(smallest, K):
     path = path_of([3.0, 2.0, 1.0], smallest)
-    with pytest.raises(ValueError, match=rf"K={K} is not on the path: give {smallest} to {smallest + 2}"):
+    with pytest.raises(ValueError, match=rf"K={K} is not on the path: give an integer from {smallest} to {smallest + 2}"):
         path.for_k(K)
+
+
+@pytest.mark.parametrize(
+    ("ask", "argument", "odd"),
+    [
+        *product(["at"], ["penalty"], [np.nan, np.inf, -5.0, None, "auto", True]),
+        *product(["for_k"], ["K"], [2.0, "2", None, True, np.nan]),
+        *product(["suggest"], ["K"], [2.0, "2", True, [2]]),
+        *product(["plot"], ["ax"], ["axes", [None]]),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(ask, argument, odd):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'{argument}={odd!r}')} is "):
+        getattr(path_of([3.0, 2.0, 1.0]), ask)(odd)
 
 
 @given(losses_lists, st.sampled_from([0, 1]), null_tables)
@@ -271,6 +288,31 @@ def test_of_intervals_as_wide_the_one_that_is_wide_without_its_neighbours_counts
         assert path.ratios[4] == 4.0
         assert path.outer_ratios[4] == outer
         assert path.candidates == found
+
+
+def test_the_groupless_ratio_is_of_groupless_tables_whatever_makes_a_number_plausible():
+    """Ratios of groupless tables that go along with outer ratios the other way: the products hardly differ."""
+    nulls = {"null_ratios": [{4: 2.0}, {4: 5.0}] * 4, "null_outer_ratios": [{4: 17.5}, {4: 7.0}] * 4}
+    losses = [466.0, 306.0, 156.0, 116.0, 106.0, 103.0]
+    path = path_of(losses[:5], beyond=losses[5:], **nulls)
+    assert path.candidates == [4]
+    assert path.threshold(4) < path.ratio == 4.0 < 5.0 < path.null_ratio
+    assert path.null_ratio == path_of(losses[:5], null_ratios=nulls["null_ratios"]).null_ratio
+    told = f"(4x; without its neighbours 14.6x; groupless data: up to {path.null_ratio:.3g}x)."
+    assert told in str(path)
+    assert "a factor of 4, and a factor of 14.6 without the numbers next to it; tables" in path_words(path, "clusters")[0]
+
+
+def test_groupless_tables_without_end_are_told_as_such():
+    path = path_of([100.0, 60.0, 10.0, 9.0], null_ratios=[{3: np.inf}] * 3)
+    assert path.null_ratio == np.inf
+    assert json.loads(json.dumps(path.to_dict()))["null_ratio"] is None
+    nulls = {"null_ratios": [{4: 1.1}] * 7 + [{4: np.inf}], "null_outer_ratios": [{4: 0.9}] * 7 + [{4: 1e-9}]}
+    path = path_of([466.0, 306.0, 156.0, 116.0, 114.0], beyond=[113.5], **nulls)
+    assert path.candidates == [4]
+    assert "(20x; without its neighbours 76x; groupless data: any width)" in str(path)
+    assert "in tables without groups it may be as wide as can be" in path_words(path, "clusters")[0]
+    assert "(without a lower end)" in str(path_of([100.0, 60.0, 0.0]))
 
 
 def test_outer_ratios_that_some_groupless_tables_lack_do_not_count():

@@ -102,7 +102,7 @@ class PathDisplay(Display):
             words, colour = self._role(K)
             ax.plot([left, right], [K, K], color=colour, linewidth=5, solid_capstyle="butt", label=label(words))
             if path.null_ratios and K in path.contenders:
-                middle, half = np.sqrt(left * right), np.sqrt(path.threshold(K))
+                middle, half = np.sqrt(left * right), np.sqrt(path.null_reach(K))
                 ax.plot(
                     [middle / half, middle * half], [K, K], color=NULL, linewidth=1.5, marker="|", markersize=9,
                     label=label("at most this wide in groupless data"),

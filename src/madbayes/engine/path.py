@@ -5,11 +5,13 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from madbayes.engine.checks import is_number
 from madbayes.paper import Result
 from madbayes.paper.features import with_penalty
 
@@ -94,7 +96,12 @@ class PenaltyPath:
     @property
     def sse(self) -> NDArray[np.float64]:
         """Squared error for each number of groups, made non-increasing."""
-        return np.minimum.accumulate(self.losses)
+        return self._tried_sse[: len(self.losses)]
+
+    @property
+    def _tried_sse(self) -> NDArray[np.float64]:
+        """The same for all numbers that were tried, those beyond the path as well."""
+        return np.minimum.accumulate([*self.losses, *self.beyond])
 
     @property
     def intervals(self) -> dict[int, tuple[float, float]]:
@@ -164,17 +171,30 @@ class PenaltyPath:
     def threshold(self, K: int, spreads: float = SPREADS) -> float:
         """The ratio from which on K groups are plausible.
 
-        It is above those of groupless tables with K groups by so many standard deviations of logarithms, and no less
-        than the widest ratios of these tables with any number of groups. For a single feature only single ones count,
-        and each of them. Where outer ratios are known, the product with them is what has to be above: chance gives
-        one number an interval at the expense of its neighbours, but hardly one that is wide without them as well.
+        It is what groupless tables reach. But where outer ratios are known, it is the product with them that has to be
+        above those of groupless tables: chance gives one number an interval at the expense of its neighbours, but
+        hardly one that is wide without them as well.
         """
-        if not (self.null_firsts if K == 1 else self.null_ratios):
+        if not self._has_null(K) or not self._has_outer(K):
+            return self.null_reach(K, spreads)
+        mean, spread = self._null_sums(K)
+        outer = np.log(self.outer_ratios[K])
+        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread - outer), np.exp(self._null_widest(K))))
+
+    def null_reach(self, K: int, spreads: float = SPREADS) -> float:
+        """The ratio that groupless tables hardly ever exceed with K groups.
+
+        It is above theirs by so many standard deviations of logarithms, and no less than the widest ratios of these
+        tables with any number of groups. For a single feature only single ones count, and each of them.
+        """
+        if not self._has_null(K):
             return WEAK_RATIO
-        mean, spread = self._null_sums(K) if self._has_outer(K) else self._null_logarithms(K)
-        outer = np.log(self.outer_ratios[K]) if self._has_outer(K) else 0.0
-        widest = np.log(np.minimum(self.null_firsts, WIDEST).max()) if K == 1 else self._null_widest()
-        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread - outer), np.exp(widest)))
+        mean, spread = self._null_logarithms(K)
+        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread), np.exp(self._null_widest(K))))
+
+    def _has_null(self, K: int) -> bool:
+        """Whether there are groupless tables to judge K groups by."""
+        return bool(self.null_firsts if K == 1 else self.null_ratios)
 
     def _has_outer(self, K: int) -> bool:
         """Whether the outer ratio of K is known here and in all groupless tables."""
@@ -184,7 +204,7 @@ class PenaltyPath:
     def _null_sums(self, K: int) -> tuple[float, float]:
         """Mean and standard deviation of the logarithms of ratio times outer ratio of groupless tables."""
         ratios = np.array([min(null.get(K, 1.0), WIDEST) for null in self.null_ratios])
-        outer = np.array([null[K] for null in self.null_outer_ratios])
+        outer = np.array([min(null[K], WIDEST) for null in self.null_outer_ratios])
         return _mean_and_spread(np.log(ratios * outer)[:, None], USUAL_SUM_SPREAD)
 
     def _null_logarithms(self, K: int) -> tuple[float, float]:
@@ -198,23 +218,29 @@ class PenaltyPath:
         logs = np.log([[min(null.get(k, 1.0), WIDEST) for k in (K, *neighbours)] for null in nulls])
         return _mean_and_spread(logs, USUAL_SPREAD)
 
-    def _null_widest(self) -> float:
+    def _null_widest(self, K: int) -> float:
         """Mean of the logarithms of the widest ratios of groupless tables, each at the number that suits it best.
 
         The number in question was chosen for its wide interval too. A long cloud most often has its widest at two
-        groups, by chance at three: wide for three groups, but no wider than that of other such clouds.
+        groups, by chance at three: wide for three groups, but no wider than that of other such clouds. Of single
+        features it is the logarithm of the widest ratio.
         """
+        if K == 1:
+            return float(np.log(np.minimum(self.null_firsts, WIDEST).max()))
         return float(np.log([min(max(null.values(), default=1.0), WIDEST) for null in self.null_ratios]).mean())
 
     @property
     def null_ratio(self) -> float | None:
         """The ratio that tables without groups hardly ever exceed at ``best``, or at the widest interval if none is.
 
-        None if there were no such tables.
+        Infinite if there is no telling, None if there were no such tables. A number whose interval is wide without its
+        neighbours as well, as few are by chance, may be plausible with less.
         """
         ranked = self.candidates or sorted(self.ratios, key=lambda K: (K == 1, -self.ratios[K]))
-        is_known = ranked and (self.null_firsts if ranked[0] == 1 else self.null_ratios)
-        return self.threshold(ranked[0]) if is_known else None
+        if not ranked or not self._has_null(ranked[0]):
+            return None
+        reach = self.null_reach(ranked[0])
+        return reach if reach < WIDEST else np.inf
 
     @property
     def ratio(self) -> float | None:
@@ -233,11 +259,10 @@ class PenaltyPath:
     @property
     def outer_ratios(self) -> dict[int, float]:
         """What the ratios would be if only every second number of groups had been tried, as far as that is known."""
-        sse = np.minimum.accumulate([*self.losses, *self.beyond])
+        sse, first = self._tried_sse, int(self.n_components[0]) + 2
         before, after = sse[:-4] - sse[2:-2], sse[2:-2] - sse[4:]
-        first = int(self.n_components[0]) + 2
         is_known = (before > 0) & (after > 0)
-        return {first + int(i): float(before[i] / after[i]) for i in np.flatnonzero(is_known)}
+        return {first + int(i): min(float(before[i] / after[i]), WIDEST) for i in np.flatnonzero(is_known)}
 
     @property
     def first_ratio(self) -> float:
@@ -246,7 +271,7 @@ class PenaltyPath:
 
     @property
     def _all_ratios(self) -> dict[int, float]:
-        sse = np.minimum.accumulate([*self.losses, *self.beyond])
+        sse = self._tried_sse
         last, tried = int(self.n_components[-1]), int(self.n_components[0]) + len(sse) - 1
         ends = {K: ends for K, ends in self._hull(sse).items() if 1 <= K <= last}
         eligible = {K: (lo, hi) for K, (lo, hi) in ends.items() if lo > 0 or tried > K or self._is_exact(K)}
@@ -260,10 +285,19 @@ class PenaltyPath:
             return "No groups found: no number of them is best over a wider range of penalties than in groupless data."
         first, *others = self.candidates
         (lo, hi), groups = self.intervals[first], "group" if first == 1 else "groups"
-        words = f"{first} {groups}: best for penalties from {lo:.4g} to {hi:.4g} ({self.ratios[first]:.3g}x"
-        words += f"; groupless data: up to {self.null_ratio:.3g}x)." if self.null_ratio else ")."
+        words = f"{first} {groups}: best for penalties from {lo:.4g} to {hi:.4g} ({self._compared()})."
         words += f" Also plausible: {', '.join(map(str, others))}." if others else ""
         return words + (f" {self.n_outliers} rows in tiny groups were set aside." if self.n_outliers else "")
+
+    def _compared(self) -> str:
+        """How wide the interval of the best number is, and those of groupless tables."""
+        ratio, null = self.ratios[self.best], self.null_ratio
+        words = [f"{ratio:.3g}x" if ratio < np.inf else "without a lower end"]
+        if null is not None and ratio < null:  # what makes it plausible
+            words.append(f"without its neighbours {self.outer_ratios[self.best]:.3g}x")
+        if null is not None:
+            words.append(f"groupless data: up to {null:.3g}x" if null < np.inf else "groupless data: any width")
+        return "; ".join(words)
 
     def _is_exact(self, K: int) -> bool:
         """Whether nothing is left to explain with K groups, so that more could not help."""
@@ -275,8 +309,8 @@ class PenaltyPath:
         Of an interval without an upper end, the double of its lower end; never less than a tenth of the upper.
         """
         K = self.best if K is None else K
-        if K not in self.intervals:
-            raise ValueError(f"K={K} is best at no penalty; those that are: {sorted(self.intervals)}")
+        if not is_number(K, Integral) or K not in self.intervals:
+            raise ValueError(f"K={K!r} is best at no penalty; those that are: {sorted(self.intervals)}")
         lo, hi = self.intervals[K]
         if not np.isfinite(hi):
             return 2 * lo if lo > 0 else 1.0
@@ -322,7 +356,9 @@ class PenaltyPath:
         from madbayes.display import PathDisplay
         from madbayes.display.figures import new_figure
 
-        first, second = new_figure(3, 8).subplots(1, 2) if ax is None else ax
+        if ax is not None and np.size(ax) != 2:
+            raise ValueError(f"ax={ax!r} is not accepted: give a pair of axes, or None for a new figure")
+        first, second = new_figure(3, 8).subplots(1, 2) if ax is None else np.ravel(ax)
         PathDisplay(self).plot(second, kind="sse")
         return PathDisplay(self).plot(first).figure_
 
@@ -334,12 +370,15 @@ class PenaltyPath:
 
     def for_k(self, K: int) -> Any:
         """The solution with K groups."""
-        if not self.n_components[0] <= K <= self.n_components[-1]:
-            raise ValueError(f"K={K} is not on the path: give {self.n_components[0]} to {self.n_components[-1]}")
-        return self.solutions[K - int(self.n_components[0])]
+        first, last = (int(end) for end in self.n_components[[0, -1]])
+        if not is_number(K, Integral) or not first <= K <= last:
+            raise ValueError(f"K={K!r} is not on the path: give an integer from {first} to {last}")
+        return self.solutions[K - first]
 
     def at(self, penalty: float) -> Any:
         """The solution that is best at a penalty; of two that are, the one with fewer groups."""
+        if not is_number(penalty) or not 0 <= penalty < np.inf:
+            raise ValueError(f"penalty={penalty!r} is not accepted: give a finite number >= 0")
         return self.solutions[int((self.sse + penalty * self.n_components).argmin())]
 
 

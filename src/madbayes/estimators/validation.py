@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from madbayes.engine.checks import is_number
 from madbayes.engine.search import Search
 from madbayes.sources.numbers import is_arrow
 
@@ -48,11 +49,6 @@ def _as_float(value: Any) -> float:
         return float(value)
     except OverflowError:
         return np.inf
-
-
-def is_number(value: Any, kind: type = Real) -> bool:
-    """Real (or integral) numbers, but not booleans."""
-    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
 
 
 def check_count(name: str, value: Any, *, minimum: int = 1, other: Any = ...) -> None:

@@ -1,10 +1,10 @@
 """Whether what a file says about a model fits together: compiled code takes it at its word."""
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from madbayes.engine.checks import is_number
 from madbayes.engine.online import Pieces
 from madbayes.engine.online_features import FeatureSums
 from madbayes.engine.path import PenaltyPath
@@ -80,9 +80,9 @@ def _check_values(model: Any, K: int) -> None:
     """Numbers that are numbers, and a name for each group."""
     if type(K) is not int or not (model.n_jobs is None or type(model.n_jobs) is int):
         raise ValueError("the number of groups or of threads is no whole number")
-    if wrong := [name for name in NUMBERS if not _is_number(getattr(model, name))]:
+    if wrong := [name for name in NUMBERS if not is_number(getattr(model, name))]:
         raise ValueError(f"{wrong[0]} is no number")
-    if model.optimality_gap_ is not None and not _is_number(model.optimality_gap_):
+    if model.optimality_gap_ is not None and not is_number(model.optimality_gap_):
         raise ValueError("optimality_gap_ is no number")
     names = model.group_names_
     if type(names) is not list or len(names) != K or not all(type(name) is str for name in names):
@@ -96,10 +96,6 @@ def _check_values(model: Any, K: int) -> None:
         raise ValueError("an id is given to two groups, or was never given")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 def _check_seen(seen: Any, K: int, D: int) -> None:
     """Statistics of the rows seen that fit together, and the model."""
     if not isinstance(seen, Pieces | FeatureSums):
@@ -110,7 +106,7 @@ def _check_seen(seen: Any, K: int, D: int) -> None:
     if isinstance(seen, Pieces):
         fits = np.array_equal(np.unique(seen.groups), np.arange(K)) and bool((seen.weights > 0).all())
     else:
-        fits = int(seen.shown.sum()) == K and _is_number(seen.error) and bool(np.isfinite(seen.pairs).all())
+        fits = int(seen.shown.sum()) == K and is_number(seen.error) and bool(np.isfinite(seen.pairs).all())
     if not fits:
         raise ValueError("the statistics of the rows seen do not fit the groups")
 

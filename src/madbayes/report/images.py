@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.estimators import validation
+from madbayes.engine.checks import is_number
 
 # Colours of what a feature takes, leaves and adds.
 TAKES, NOTHING, ADDS = np.array([[178, 84, 38], [250, 250, 248], [32, 90, 150]], dtype=np.float64)
@@ -18,7 +18,7 @@ ERRORS = np.array([150, 40, 60], dtype=np.float64)
 def check_shape(shape: tuple[int, ...], n_columns: int) -> tuple[int, ...]:
     """The shape of a picture, which must have as many numbers as a row."""
     shape = tuple(shape)
-    whole = all(validation.is_number(side, int) and side > 0 for side in shape)
+    whole = all(is_number(side, int) and side > 0 for side in shape)
     if not whole or not (len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)) or np.prod(shape) != n_columns:
         raise ValueError(
             f"image_shape={shape} is not accepted for rows of {n_columns} numbers: give (height, width), or "
