@@ -88,14 +88,15 @@ def test_steps_that_do_not_help_lead_to_better_columns(monkeypatch):
 
 
 def test_rows_that_weigh_nothing_keep_their_codes():
-    X, Z, weights = table(30, 4, 2, 0)
+    """The others change as if they were alone."""
+    X, Z, weights = table(60, 4, 2, 0)
     weights[::3] = 0.0
     found = better_column(*least_squares(X, Z, weights), np.random.default_rng(0))
     assert_array_equal(found[::3], Z[::3])
     kept = weights > 0
     alone = better_column(*least_squares(X[kept], Z[kept], weights[kept]), np.random.default_rng(0))
-    assert error_of(X, found, weights) <= error_of(X, Z, weights)
-    assert error_of(X[kept], alone, weights[kept]) == pytest.approx(error_of(X, found, weights), rel=0.1)
+    assert_array_equal(found[kept], alone)
+    assert error_of(X, found, weights) < error_of(X, Z, weights)
 
 
 @given(st.integers(0, 2**16), st.booleans(), st.sampled_from([0.0, 3.0]))

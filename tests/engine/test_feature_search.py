@@ -509,6 +509,43 @@ def test_annealing_far_from_the_origin(offset):
     assert (found is start) == (offset > 1e6)
 
 
+def test_annealing_ends_with_better_columns_of_what_is_lower(monkeypatch):
+    """Of what there was, where chance has led to nothing lower."""
+    refined = []
+    monkeypatch.setattr(FeatureLandscape, "refined", lambda self, one, rng: refined.append(one) or one)
+    for seed in range(8):
+        landscape, start = noise_optimum(seed)
+        for one in (start, start._replace(value=0.5 * start.value)):
+            landscape.anneal(one, np.random.default_rng(0))
+    starts, of_much_lower = refined[::2], refined[1::2]
+    assert sum(error_of(noise_optimum(i)[0].table.X, one.groups) < noise_optimum(i)[1].value * (1 - 1e-9)
+               for i, one in enumerate(starts)) >= 3  # fmt: skip
+    assert all(one.value == 0.5 * noise_optimum(i)[1].value for i, one in enumerate(of_much_lower))
+
+
+@pytest.mark.parametrize(("worse", "expected"), [(1.15, []), (0.9, ["polish_collapsed", "refined"])])
+def test_only_what_comes_near_the_best_is_polished_further(monkeypatch, worse, expected):
+    """Of noise, whatever annealing leads to is about as good."""
+    landscape, start = noise_optimum(0)
+    called = []
+    for name in ("polish_collapsed", "refined"):
+        monkeypatch.setattr(landscape, name, lambda one, *_, name=name: called.append(name) or one)
+    found = landscape.shaken(start, start.value / worse, np.random.default_rng(0))
+    assert 0.95 * start.value < found.value < 1.1 * start.value
+    assert called == expected
+
+
+def test_equal_weights_are_only_a_unit():
+    X, Z = linear_gaussian(60, 8, 3)
+    for limit in ({}, {"K": 3}):
+        equal, plain = (FeatureLandscape.of(X, 0.0, w, **limit) for w in (np.full(60, 7.0), None))
+        assert not equal.table.weights.size
+        found, expected = equal.polish(Z), plain.polish(Z)
+        assert_array_equal(found.groups, expected.groups)
+        assert found.value == pytest.approx(7 * error_of(X, found.groups))
+    assert FeatureLandscape.of(X, 0.0, np.linspace(1, 2, 60)).table.weights.size
+
+
 def test_nothing_is_annealed_where_nothing_is_left():
     X, Z = linear_gaussian(30, 6, 3, sigma=0.0)
     landscape = FeatureLandscape.of(X, 0.0)

@@ -13,9 +13,11 @@ from numpy.testing import assert_array_equal
 from madbayes.engine.blocks import Workers
 from madbayes.engine.climb import (
     BORROWERS,
+    CROSSING_PASS,
     EASY,
     ENOUGH,
     FRESH,
+    PAYING_LOOKS,
     PAYS,
     SHAKES,
     STILL_PAYS,
@@ -251,6 +253,43 @@ def test_the_largest_number_is_begun_until_two_agree(starts, errors, enough):
     assert climb.pools[0][0].value == min(100.0, *errors[:enough])
 
 
+@pytest.fixture
+def halves():
+    """A climb of six planted features, a solution that has four of them, one that has four others, and their error."""
+    g = np.random.default_rng(0)
+    Z = g.integers(2, size=(200, 6), dtype=np.uint8)
+    X = Z @ g.normal(size=(6, 50)) + 0.5 * g.normal(size=(200, 50))
+
+    def with_some(features):
+        others = g.integers(2, size=(200, 2), dtype=np.uint8)
+        groups = np.hstack([Z[:, features], others])
+        A = np.linalg.lstsq(groups, X, rcond=None)[0]
+        return Solution(groups, A, float(((X - groups @ A) ** 2).sum()))
+
+    with Workers(1) as workers:
+        landscape = FEATURES.landscape(X, 0.0, None)
+        climb = Climb(landscape, FEATURES.moves, Effort(), np.random.default_rng(0), workers, FEATURES.ways, bool, [])
+        one, other = with_some([0, 1, 2, 3]), with_some([2, 3, 4, 5])
+        climb.pools = [[one]]
+        yield climb, one, other, landscape.with_K(6).polish(Z).value
+
+
+def test_crossed_solutions_of_a_number_have_the_features_that_either_has(halves):
+    climb, one, other, planted = halves
+    assert min(found.value for found in climb.crossed(0, [other])) == pytest.approx(planted)
+    assert climb.work >= CROSSING_PASS * climb.at(0).cost(6)
+    work = climb.work
+    assert climb.crossed(0, [one]) == []  # it has nothing that it does not have itself
+    assert climb.work == work
+
+
+def test_starts_of_the_largest_number_are_crossed_with_what_is_known(halves, monkeypatch):
+    climb, _, other, planted = halves
+    monkeypatch.setattr(Climb, "improved", lambda self, here, n_fresh: [other])
+    climb.crown(0)
+    assert climb.pools[0][0].value == pytest.approx(planted)
+
+
 def test_one_start_is_enough_where_nothing_is_left(starts):
     """It may lead down elsewhere; but errors that are rounding need not agree."""
     starts[0].extend([1e-25, 1e-26])
@@ -476,7 +515,7 @@ def test_fresh_starts_are_for_small_numbers_and_lineages_for_all_but_the_largest
     for max_fresh, small in ((2, [2]), (5, [2, 3, 4])):
         doubtful.ways = doubtful.ways._replace(max_fresh=max_fresh)
         doubtful.look_again()
-        assert settled.pop(0) == (small, (), FRESH, {"looks": 3, "pays": PAYS, "recent": 2 * PAYS})
+        assert settled.pop(0) == (small, (), FRESH, {"looks": PAYING_LOOKS, "pays": PAYS, "recent": 2 * PAYS})
         pay = {"looks": 5, "pays": STILL_PAYS, "recent": 0.25}
         assert settled.pop(0) == ([2, 3, 4], FEATURES.ways.later, 0, pay)
     for change in ({"work": 1e99}, {"work": 0.0, "ways": doubtful.ways._replace(rounds=0)}):
@@ -719,7 +758,7 @@ def test_null_ratios_are_for_numbers_that_could_be_chosen(kind):
     assert len(path.null_ratios) == 3
     for ratios in path.null_ratios:
         assert all(K >= 2 and ratio >= 1 for K, ratio in ratios.items())
-    assert path.null_ratio == path.threshold(max(path.ratios, key=lambda K: path.ratios[K]))
+    assert path.null_ratio == path.null_reach(max(path.ratios, key=lambda K: path.ratios[K]))
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,15 @@ ALIKE = 0.1
 SHAKES = 24
 # Operations after which the path is gone along again only if that pays, not if the largest number is easy, and never.
 LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 4.0 * WORK
-# Fresh starts where it is in doubt pay if errors fall by so much in about a look, as shares of what they were.
-PAYS = 1e-3
+# Fresh starts where it is in doubt pay if errors fall by so much in about so many looks, as shares of what they were.
+PAYS, PAYING_LOOKS = 1e-3, 3
 # To go along the path pays, and so do lineages where it is in doubt, if errors fall by so much in sum in about as many
 # looks as there are numbers.
 STILL_PAYS = 1e-4
 # A number is so much less in doubt after each look that brings nothing.
 FADE = 1e-2
+# Passes that take as long as to cross two solutions, about.
+CROSSING_PASS = 100
 
 
 class Effort(NamedTuple):
@@ -126,7 +128,7 @@ class Ways(NamedTuple):
     borrow: Borrow | None = None
     swap: Borrow | None = None
     refine: Refine | None = None
-    shake: Shake | None = None  # if given, lineages go on where it is in doubt
+    shake: Shake | None = None  # of lineages that are "shaken"; if given, there are second looks at what is in doubt
 
 
 def solve_path(
@@ -213,7 +215,8 @@ class Climb:
     def look_again(self) -> None:
         """Down from the largest number, which helps most; then what is in doubt, the whole path, and doubts again.
 
-        Where the largest number is easy, so is a search for it, and that is enough.
+        The latter two where solutions can be shaken. If that much took long, they are left out where the largest number
+        that may be chosen turns out to be easy.
         """
         last = len(self.pools) - 1
         several = [i for i in range(1, last) if self.pools[i][0].K >= 2]
@@ -221,7 +224,7 @@ class Climb:
         self.go_along(range(last - 1, 0, -1), (self.ways.first,), np.inf, FRESH)
         if self.ways.begin is not None:
             small = [i for i in several if self.ways.max_fresh >= self.pools[i][0].K]
-            self.settle(small, (), FRESH, looks=3, pays=PAYS, recent=2 * PAYS)  # three looks for nothing
+            self.settle(small, (), FRESH, looks=PAYING_LOOKS, pays=PAYS, recent=2 * PAYS)  # so many for nothing, too
         if self.ways.shake is None:
             self.go_on(last, ENOUGH)
             return
@@ -237,7 +240,10 @@ class Climb:
                 self.look(i, [i - 1, i + 1], (self.ways.first,), 0)
 
     def is_easy(self, i: int) -> bool:
-        """Whether a start of its own leads to the best that is known for a number, by its place; a few are tried."""
+        """Whether a start of its own leads to the best that is known for a number, by its place; a few are tried.
+
+        Where it is over, nothing is to be done about it, and it counts as easy.
+        """
         for _ in range(EASY):
             known = self.pools[i][0].value
             found = self.improved(self.at(i), n_fresh=1)
@@ -302,11 +308,11 @@ class Climb:
 
     def crossed(self, i: int, found: Sequence[Solution]) -> list[Solution]:
         """What the best of solutions and of those that are kept for a number lead to, taken together."""
-        here, proposals = self.at(i), list[NDArray]()
-        for one, other in product(found, self.pools[i]):
-            if not _is_alike(one, other) and (groups := here.crossed(other, one)) is not None:
-                proposals.append(groups)
-        return self.polished(here, proposals)
+        here = self.at(i)
+        pairs = [(one, other) for one, other in product(found, self.pools[i]) if not _is_alike(one, other)]
+        crossed = self.workers.map(lambda pair: here.crossed(pair[1], pair[0]), pairs)
+        self.work += CROSSING_PASS * here.cost(self.pools[i][0].K) * len(pairs)
+        return self.polished(here, [groups for groups in crossed if groups is not None])
 
     def go_along(self, places: range, ways: tuple[Way, ...], limit: float, n_fresh: int = 0) -> float:
         """Numbers by their places, each from the one before, while the work is less than this.
@@ -375,11 +381,17 @@ class Climb:
         return list(found)
 
     def is_untried(self, i: int, way: str | int, solution: Solution) -> bool:
-        """Whether borrowing, swaps, or a neighbour's solution have not led on from there; they are about to."""
-        key = (i, way, solution.value)
-        is_new = key not in self.tried
-        self.tried.add(key)
+        """Whether a way on has not been tried from a solution, as it is about to be.
+
+        A way is to borrow, to swap, to refine, or for a neighbour, by its place, to make use of what is known of it.
+        """
+        is_new = (i, way, solution.value) not in self.tried
+        self.mark(i, way, solution)
         return is_new
+
+    def mark(self, i: int, way: str | int, solution: Solution) -> None:
+        """Keep in mind that a way on has been tried."""
+        self.tried.add((i, way, solution.value))
 
     def keep(self, i: int, found: list[Solution]) -> None:
         """Keep solutions if they are among the best."""
@@ -410,8 +422,8 @@ class Climb:
         found = self.workers.map(
             lambda pair: refine(here, pair[0], np.random.default_rng(pair[1])), zip(new, seeds, strict=True)
         )
-        for one in found:
-            self.is_untried(i, "refine", one)
+        for one in found:  # where columns are as good as they get
+            self.mark(i, "refine", one)
         return self.counted(here, found)
 
     def improved(

@@ -27,10 +27,10 @@ def better_column(
     products, left = WR @ WR.T, -WZP @ WZ.T
     left[np.diag_indices(len(left))] += weights
     for k in rng.permutation(len(A)):
+        if not P[k, k] > 0 or not (A[k] ** 2).sum() > 0:  # nothing that it alone explains
+            continue
         size = P[k, k] ** -0.5
         a, column = A[k] * size, Z[:, k].copy()
-        if not a @ a > 0:
-            continue
         gain = kernels.search_column(products, left, WZP[:, k] * size, WR @ a, a @ a, size, column, STEPS, rng)
         if gain > 1 + SAME_COLUMN:
             return np.column_stack([Z[:, :k], column, Z[:, k + 1 :]])

@@ -42,8 +42,9 @@ NEAR = 1.03
 ABOUT_BEST = 1.003
 # Passes that take as long as one of collapsed BP-means, about: where all codes of a row are compared, and else.
 JOINT_PASS, COLLAPSED_PASS = 6, 2
-# Passes that take as long as to look for better columns, about; the matrices for that are too large with more rows.
-COLUMNS_PASS, COLUMNS_ROWS = 30, 2000
+# Passes that take as long as to look for better columns, about: so many, and one more for so many rows, as its matrices
+# have one number for each pair of them. With more rows than that they are too large.
+COLUMNS_PASS, COLUMNS_MORE, COLUMNS_ROWS = 30, 20, 2000
 # Annealing begins and ends so many times as warm as the noise, and takes so many sweeps.
 WARM, COLD, SWEEPS = 4.0, 0.4, 200
 # Fresh starts along the path are many rather than cold: a third as many sweeps, and twice as warm at the end.
@@ -458,7 +459,7 @@ class FeatureLandscape:
         """Where columns of Z that explain more lead, one after the other, as long as there are any."""
         passes = 1
         while solution.K and len(self.table.X) <= COLUMNS_ROWS and not self.is_exact(solution):
-            passes += COLUMNS_PASS
+            passes += COLUMNS_PASS + len(self.table.X) // COLUMNS_MORE
             P = inverse_gram(self, solution)
             Z = better_column(self.residuals(solution), solution.groups, solution.A, P, self.weights, rng)
             if Z is None:

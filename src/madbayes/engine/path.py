@@ -233,8 +233,9 @@ class PenaltyPath:
     def null_ratio(self) -> float | None:
         """The ratio that tables without groups hardly ever exceed at ``best``, or at the widest interval if none is.
 
-        Infinite if there is no telling, None if there were no such tables. A number whose interval is wide without its
-        neighbours as well, as few are by chance, may be plausible with less.
+        Infinite if there is no telling, None if there were no such tables. It does not decide alone: a number may be
+        plausible with less if its interval is wide without its neighbours, too, as few are by chance, or else with more
+        only.
         """
         ranked = self.candidates or sorted(self.ratios, key=lambda K: (K == 1, -self.ratios[K]))
         if not ranked or not self._has_null(ranked[0]):

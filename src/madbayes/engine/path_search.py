@@ -210,7 +210,7 @@ class Finder(NamedTuple):
             null_shares=[*path.null_shares, null.shares],
         )
 
-    def groupless_figures(self, X: NDArray, stretches: list[tuple[int, int]], n_rows: float) -> "Figures":
+    def groupless_figures(self, X: NDArray, stretches: list[tuple[int, int]], n_rows: float) -> Figures:
         """Those of a table for some stretches of numbers of groups, without the way there.
 
         Shares of the squared error are what they would be with so many rows: K groups take K rows' worth of it.
