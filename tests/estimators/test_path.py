@@ -179,6 +179,31 @@ def test_as_many_groups_as_rows_are_no_answer(shape, kind):
         assert path.best == (kind == "clusters")
 
 
+SPARSE = {
+    "clipped": lambda g: np.maximum(g.normal(size=(200, 5)) - 0.5, 0.0),
+    "clipped and correlated": lambda g: np.maximum(g.normal(size=(200, 2)) @ g.normal(size=(2, 5)) - 0.5, 0.0),
+    "zero-inflated": lambda g: g.exponential(size=(200, 4)) * (g.random((200, 4)) < 0.4),
+    "rare counts": lambda g: g.poisson(0.3, (200, 5)).astype(float),
+}
+
+
+@by_squares
+@pytest.mark.parametrize("draw", SPARSE.values(), ids=SPARSE)
+def test_numbers_that_are_mostly_zero_make_no_groups(draw, kind):
+    """They are far from normal, but independent or in one cloud."""
+    for seed in range(2):
+        path = quietly(draw(np.random.default_rng(seed)), kind, max_components=None, n_null=24, thorough=False)
+        assert path.best == (kind == "clusters")
+
+
+@by_squares
+def test_groups_of_rows_that_are_mostly_zero_are_found(kind):
+    rng = np.random.default_rng(0)
+    centres = rng.exponential(3.0, size=(4, 8)) * (rng.random((4, 8)) < 0.4)
+    X = np.maximum(centres[rng.integers(4, size=200)] + 0.2 * rng.normal(size=(200, 8)), 0.0)
+    assert quietly(X, kind, max_components=None, n_null=24, thorough=False).best == 4
+
+
 @pytest.mark.parametrize("weight", [1e-3, 1.0, 1e3])
 def test_weights_do_not_make_clusters_with_covariances(weight):
     """A long cloud; groupless tables weigh as much as the table does."""

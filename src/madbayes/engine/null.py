@@ -19,6 +19,7 @@ def groupless(
 
     As many rows as X has, unless ``n_rows`` says otherwise. Normal rows, stretched column by column as in Tukey's
     g-and-h distributions. Of the shape of a column only skewness and tails are kept: two humps may well be two groups.
+    A column that is mostly one number, as counts and sparse tables have, keeps all of its numbers instead.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     mean = weights @ X / weights.sum()
@@ -41,11 +42,12 @@ def _quantiles(column: NDArray, weights: NDArray, levels: NDArray) -> NDArray:
 
 
 def _stretch(normal: NDArray, column: NDArray, weights: NDArray) -> NDArray[np.float64]:
-    """Normal numbers made as skewed (g) as a column is, and as heavy-tailed (h) or as flat."""
+    """Normal numbers made as skewed (g) as a column is, and as heavy-tailed (h) or as flat, or like it in all."""
     levels = np.array([TAIL, MIDDLE, 0.5, 1 - MIDDLE, 1 - TAIL])
     low, left, middle, right, high = _quantiles(column, weights, levels)
-    if left == middle or right == middle:
-        return normal
+    if left == middle or right == middle:  # so many rows have the same number
+        numbers = _quantiles(column, weights, ndtr(normal))
+        return numbers if np.ptp(numbers) > 0 else normal  # of few rows none may have another one
     z, outer = -ndtri(MIDDLE), -ndtri(TAIL)
     g = float(np.clip(np.log((right - middle) / (middle - left)) / z, -1.5, 1.5))
     expected = (right - left) * (np.sinh(g * outer) / np.sinh(g * z) if abs(g) > 1e-6 else outer / z)
