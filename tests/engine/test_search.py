@@ -69,6 +69,11 @@ class Hills:
                 return at(here, self.heights[here])
             here = lower
 
+    wanted = "a place"
+
+    def accepts(self, groups):
+        return True
+
     def crossed(self, solution, other):
         return None
 
@@ -358,6 +363,11 @@ class Places(Hills):
     @property
     def stronger(self):
         return []
+
+    wanted = "a place"
+
+    def accepts(self, groups):
+        return True
 
     def crossed(self, solution, other):
         return np.minimum(solution.groups, other.groups) if (other.groups < solution.groups).any() else None

@@ -398,11 +398,44 @@ def test_what_is_no_search_is_refused(model, X, search):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("moves", {}), ("patience", -1), ("agreement", 0), ("max_lineages", 0), ("max_moves", -1)]
-)
+    ("name", "value"),
+    [
+        ("moves", {}), ("moves", [one_elsewhere]), ("moves", {"mine": 1}), ("moves", {1: one_elsewhere}),
+        ("start", "++"),
+        ("patience", -1), ("agreement", 0), ("max_lineages", 0), ("max_moves", -1), ("max_moves", True),
+        ("patience", 2.0), ("agreement", np.nan),
+    ],
+)  # fmt: skip
 def test_a_search_that_cannot_be_is_refused(X, name, value):
     with pytest.raises(ValueError, match=rf"{name}=.*give"):
         DPMeans(5.0, search=Search(**{name: value})).fit(X)
+
+
+def no_assignments(groups):
+    """Arrays that are nearly such, and other things."""
+    yield from (groups[1:], np.concatenate([groups, groups[:1]]), groups[None], groups - 1, groups + 1e6)
+    yield from (
+        groups.astype(float) + 0.5,
+        groups.astype(str),
+        groups.astype(object),
+        groups.tolist(),
+        len(groups),
+        "all",
+    )
+    yield groups[:, 0] if groups.ndim == 2 else groups[:, None]
+
+
+@pytest.mark.parametrize("i", range(12))
+def test_moves_and_starts_that_return_no_assignments_are_refused(model, X, i):
+    """By name, and before anything else looks at what they return."""
+
+    def odd(landscape, *others):
+        return list(no_assignments(landscape.start(np.random.default_rng(0)).groups))[i]
+
+    with pytest.raises(ValueError, match=r"what the start returns, of type .*: return (labels|an allocation Z): "):
+        model.set_params(search=Search(start=odd)).fit(X)
+    with pytest.raises(ValueError, match=r"what the move 'odd' returns, of type .*: return (labels|an allocation Z): "):
+        model.set_params(search=Search(moves={"odd": odd})).fit(X)
 
 
 # Starts of the user's

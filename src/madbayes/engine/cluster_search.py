@@ -207,6 +207,16 @@ class ClusterLandscape:
         best = int(gains.argmax())
         return Seed(self.unit * float(gains[best]), distances[best])
 
+    @property
+    def wanted(self) -> str:
+        """What labels are, in words."""
+        return f"labels: {len(self.X)} integers from 0 to {len(self.X) - 1}"
+
+    def accepts(self, groups: NDArray) -> bool:
+        """Whether these are labels of its rows."""
+        is_one_each = groups.shape == (len(self.X),) and groups.dtype.kind in "iu"
+        return is_one_each and bool(groups.min() >= 0 and groups.max() < len(self.X))
+
     def polish(self, groups: NDArray) -> Solution:
         """Lloyd's iterations, then single rows move, clusters open and merge where that pays, until nothing does."""
         from madbayes.engine import kernels

@@ -290,6 +290,16 @@ class FeatureLandscape:
             return solution.K > than.K and not self.is_exact(than)
         return is_lower(solution, than)
 
+    @property
+    def wanted(self) -> str:
+        """What an allocation is, in words."""
+        return f"an allocation Z: {len(self.table.X)} rows of zeros and ones, a column for each feature"
+
+    def accepts(self, groups: NDArray) -> bool:
+        """Whether this is an allocation of its rows."""
+        is_table = groups.ndim == 2 and len(groups) == len(self.table.X) and groups.dtype.kind in "biuf"
+        return is_table and bool(((groups == 0) | (groups == 1)).all())
+
     def polish(self, groups: NDArray) -> Solution:
         """Best codes and least squares in turn; features that cost more than they explain are dropped.
 

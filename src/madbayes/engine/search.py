@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madbayes.engine.blocks import Workers
+from madbayes.engine.checks import is_number
 from madbayes.paper.result import RELATIVE_GAIN
 
 # Moves a lineage makes between two looks at the clock, at most; from a rough start each takes long.
@@ -126,6 +127,13 @@ class Landscape(Protocol):
     def rough_start(self, rng: np.random.Generator) -> NDArray | None:
         """Assignments to begin with where good starts all lead to the same solutions; None if there are none."""
 
+    @property
+    def wanted(self) -> str:
+        """What assignments are, in words."""
+
+    def accepts(self, groups: NDArray) -> bool:
+        """Whether these are assignments of its rows."""
+
     def polish(self, groups: NDArray) -> Solution:
         """The local optimum that these assignments lead to."""
 
@@ -183,14 +191,32 @@ class Search:
     max_moves: int | Literal["auto"] | None = "auto"
 
     def __post_init__(self) -> None:
-        if self.moves is not None and not self.moves:
-            raise ValueError("moves={} is not accepted: give at least one move, or None for all there are")
+        if self.moves is not None and not _are_moves(self.moves):
+            raise ValueError(
+                f"moves={self.moves!r} is not accepted: give functions by their names, or None for all there are"
+            )
+        if self.start is not None and not callable(self.start):
+            raise ValueError(f"start={self.start!r} is not accepted: give a function, or None for the landscape's own")
         for name in ("patience", "agreement", "max_lineages", "max_moves"):
             value = getattr(self, name)
             is_open = name.startswith("max") and (value is None or value == "auto")
             least = 0 if name == "max_moves" else 1
-            if not is_open and not (isinstance(value, Integral) and int(value) >= least):
+            if not is_open and not (is_number(value, Integral) and value >= least):
                 raise ValueError(f"{name}={value!r} is not accepted: give an integer of at least {least}")
+
+
+def _are_moves(moves: Any) -> bool:
+    """Whether these are functions by their names, at least one."""
+    is_mapping = isinstance(moves, Mapping) and len(moves) > 0
+    return is_mapping and all(isinstance(name, str) and callable(move) for name, move in moves.items())
+
+
+def _accepted(groups: Any, landscape: Landscape, maker: str) -> NDArray:
+    """Assignments that a function of the user's may have made: what comes after trusts them."""
+    if isinstance(groups, np.ndarray) and landscape.accepts(groups):
+        return groups
+    made = f"{groups.dtype} array of shape {groups.shape}" if isinstance(groups, np.ndarray) else type(groups).__name__
+    raise ValueError(f"what the {maker} returns, of type {made}, is not accepted: return {landscape.wanted}")
 
 
 @dataclass(eq=False)
@@ -299,7 +325,7 @@ class Lineage:
 
     def _begin(self, landscape: Landscape) -> Solution:
         if self.start is not None:
-            return landscape.polish(self.start(landscape, self.rng))
+            return landscape.polish(_accepted(self.start(landscape, self.rng), landscape, "start"))
         groups = landscape.rough_start(self.rng) if self.is_rough else None
         self.is_rough = groups is not None
         if groups is not None:
@@ -329,7 +355,9 @@ class Lineage:
         else:
             name = list(moves)[self.rng.integers(len(moves))]
             groups = moves[name](landscape, self.best, self.rng)
-            found = None if groups is None else self._polished(groups, landscape)
+            found = None
+            if groups is not None:
+                found = self._polished(_accepted(groups, landscape, f"move {name!r}"), landscape)
         self.idle += 1
         self._judge(name, found, landscape)
         self.ended = self.final or (self.idle >= limit and self.hardened >= len(stronger))
