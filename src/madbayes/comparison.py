@@ -128,7 +128,10 @@ def _groups_of(name: str, value: Any) -> Groups:
     except ValueError:  # rows of different lengths
         dimensions = 0
     if dimensions == 1:
-        labels, numbers = np.unique(np.asarray(value), return_inverse=True)
+        try:
+            labels, numbers = np.unique(np.asarray(value), return_inverse=True)
+        except TypeError:
+            raise ValueError(f"{name} has labels that cannot be sorted: give all of one type") from None
         return Groups("clusters", one_hot(numbers, len(labels)))
     if dimensions == 2:
         Z = validation.check_matrix(name, value, (None, None))

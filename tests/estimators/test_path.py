@@ -14,6 +14,7 @@ from madbayes import BPMeans, CovarianceDPMeans, DPMeans, penalty_path
 from madbayes.engine.climb import Effort
 from madbayes.engine.path import PenaltyPath, WeakEvidenceWarning
 from madbayes.estimators import path as path_module
+from madbayes.estimators.problem import dominant_share
 from madbayes.model import MeansCovariances
 
 KINDS = ("clusters", "features", "covariances")
@@ -126,6 +127,16 @@ def test_fits_warn_of_a_column_on_another_scale(three):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DPMeans(random_state=0).fit(three)
+
+
+@pytest.mark.parametrize(
+    ("spreads", "share"),
+    [([1, 10], 0.99), ([1, 2.9], None), ([10] + [1] * 29, 0.78), ([10, 4] + [1] * 28, None), ([10] + [1] * 150, None)],
+)
+def test_one_column_decides_if_it_has_most_of_the_variance_and_much_more_than_any_other(spreads, share):
+    found = dominant_share(np.square(np.array(spreads, dtype=float)) * 1e300 / 1e2)
+    assert found is None if share is None else found == pytest.approx(share, abs=0.01)
+    assert dominant_share(np.zeros(3)) is None
 
 
 def test_one_column_decides_alone_by_right():

@@ -24,7 +24,7 @@ from madbayes.commands.streaming import (
     take_on_stream,
 )
 from madbayes.estimators.base import GroupEstimator
-from madbayes.estimators.problem import DOMINANT
+from madbayes.estimators.problem import dominant_share
 from madbayes.tables import Decision, Recipe, Table, read_table
 from madbayes.words import counted, listed
 
@@ -140,10 +140,9 @@ def warn_of_scales(recipe: Recipe, shape: tuple[int, ...] | None) -> None:
     """Say so when one column has nearly all of the variance."""
     if recipe.scale != "none" or shape is not None or len(recipe.encoded_names_) < 2:
         return
-    shares = (recipe.deviations_ / recipe.deviations_.max()) ** 2
-    share = 1 / shares.sum()
-    if share > DOMINANT:
-        name = recipe.encoded_names_[int(shares.argmax())]
+    variances = (recipe.deviations_ / recipe.deviations_.max()) ** 2
+    if (share := dominant_share(variances)) is not None:
+        name = recipe.encoded_names_[int(variances.argmax())]
         words = "column %r has %.0f %% of the variance and decides the groups almost alone: add --scale standard"
         log.warning(words, name, 100 * share)
 

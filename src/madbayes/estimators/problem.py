@@ -20,8 +20,8 @@ from madbayes.model.likelihoods import Weights
 from madbayes.paper import Run
 from madbayes.sources import FileRows
 
-# A column with more than this share of the variance decides the groups alone.
-DOMINANT = 0.9
+# A column with more than this share of the variance, and so many times that of any other, decides the groups alone.
+DOMINANT_SHARE, DOMINANT_TIMES = 0.5, 9.0
 
 
 class Problem(NamedTuple):
@@ -160,14 +160,22 @@ def in_the_users_rows(path: PenaltyPath, sample: Problem, table: Problem) -> Pen
 def warn_of_scales(problem: Problem) -> None:
     """Say so when one column has nearly all of the variance."""
     variances: NDArray = problem.moments()[1]
-    share = variances.max() / variances.sum() if variances.sum() > 0 else 0.0
-    if len(variances) > 1 and share > DOMINANT:
+    if (share := dominant_share(variances)) is not None:
         words = f"column {int(variances.argmax())} has {share:.0%} of the variance of the table and decides the groups"
         warnings.warn(
             f"{words} almost alone: are the columns on comparable scales?",
             WeakEvidenceWarning,
             stacklevel=users_level(),
         )
+
+
+def dominant_share(variances: NDArray) -> float | None:
+    """The share of the variance that one column has, if it decides the groups alone; None if none does."""
+    if len(variances) < 2 or not variances.any():
+        return None
+    second, first = np.sort(variances / variances.max())[-2:]
+    share = float(first / (variances / variances.max()).sum())
+    return share if share > DOMINANT_SHARE and first > DOMINANT_TIMES * second else None
 
 
 def tiny_group(problem: Problem) -> float:
