@@ -304,7 +304,7 @@ def main() -> None:
         count(groupless(), [500 + i for i in range(n_seeds)])
     if "cost" in options.parts:
         seeds = [options.first_seed + i for i in range(n_seeds)]
-        cost(options.tables or list(path_tables()), seeds, options.fits)
+        cost(options.tables or list(path_tables()), seeds, 1 if options.quick else options.fits)
 
 
 if __name__ == "__main__":
