@@ -131,7 +131,9 @@ def _groups_of(name: str, value: Any) -> Groups:
         try:
             labels, numbers = np.unique(np.asarray(value), return_inverse=True)
         except TypeError:
-            raise ValueError(f"{name} has labels that cannot be sorted: give all of one type") from None
+            raise ValueError(
+                f"{name} has labels that cannot be sorted: give labels of one type, none missing"
+            ) from None
         return Groups("clusters", one_hot(numbers, len(labels)))
     if dimensions == 2:
         Z = validation.check_matrix(name, value, (None, None))

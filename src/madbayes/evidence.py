@@ -11,6 +11,8 @@ from madbayes.words import counted, exact_percent, number, percent
 
 # Groups that a sentence names one by one, at most.
 SHOWN = 20
+# A range this wide is as good as without end.
+ENDLESS = 1e6
 
 
 def kind_of(model: GroupEstimator) -> str:
@@ -96,9 +98,9 @@ def _interval_words(path: PenaltyPath, kind: str) -> str:
     words = f"{verdict}: {groups} best for penalties from {number(lo)} to {number(hi)}, {_times(path.ratios[K])}"
     if path.null_ratio is None:
         return f"{words}; no tables without groups were looked at."
-    if path.ratios[K] < path.null_ratio:
+    if path.ratios[K] < path.null_ratio and K in path.outer_ratios:
         words += f", and {_times(path.outer_ratios[K])} without the numbers next to it"
-    if path.null_ratio == np.inf:
+    if path.null_ratio >= ENDLESS:
         return f"{words}; in tables without groups it may be as wide as can be."
     return f"{words}; tables without groups hardly ever exceed {_times(path.null_ratio)}."
 
@@ -110,7 +112,7 @@ def _alternatives(path: PenaltyPath) -> list[str]:
 
 def _times(ratio: float) -> str:
     """How wide a range is."""
-    return f"a factor of {ratio:.3g}" if ratio < 1e6 else "a range without end"
+    return f"a factor of {ratio:.3g}" if ratio < ENDLESS else "a range without end"
 
 
 def stability_words(model: GroupEstimator, stability: Stability | None) -> list[str]:

@@ -161,10 +161,10 @@ def test_a_number_outside_the_path_is_refused(smallest, K):
 @pytest.mark.parametrize(
     ("ask", "argument", "odd"),
     [
-        *product(["at"], ["penalty"], [np.nan, np.inf, -5.0, None, "auto", True]),
+        *product(["at"], ["penalty"], [np.nan, np.inf, -5.0, None, "auto", True, 10**400]),
         *product(["for_k"], ["K"], [2.0, "2", None, True, np.nan]),
         *product(["suggest"], ["K"], [2.0, "2", True, [2]]),
-        *product(["plot"], ["ax"], ["axes", [None]]),
+        *product(["plot"], ["ax"], ["axes", [None], [1, 2]]),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(ask, argument, odd):
@@ -307,7 +307,7 @@ def test_the_groupless_ratio_is_of_groupless_tables_whatever_makes_a_number_plau
 
 def test_groupless_tables_without_end_are_told_as_such():
     path = path_of([100.0, 60.0, 10.0, 9.0], null_ratios=[{3: np.inf}] * 3)
-    assert path.null_ratio == np.inf
+    assert path.null_ratio == path_of([100.0, 60.0, 10.0, 9.0], null_ratios=[{3: np.inf}] * 8).null_ratio == np.inf
     assert json.loads(json.dumps(path.to_dict()))["null_ratio"] is None
     nulls = {"null_ratios": [{4: 1.1}] * 7 + [{4: np.inf}], "null_outer_ratios": [{4: 0.9}] * 7 + [{4: 1e-9}]}
     path = path_of([466.0, 306.0, 156.0, 116.0, 114.0], beyond=[113.5], **nulls)

@@ -69,7 +69,7 @@ class Hills:
                 return at(here, self.heights[here])
             here = lower
 
-    wanted = "a place"
+    wanted, crossing_pass = "a place", 1
 
     def accepts(self, groups):
         return True
@@ -364,7 +364,7 @@ class Places(Hills):
     def stronger(self):
         return []
 
-    wanted = "a place"
+    wanted, crossing_pass = "a place", 1
 
     def accepts(self, groups):
         return True

@@ -194,6 +194,7 @@ SPARSE = {
     "clipped": lambda g: np.maximum(g.normal(size=(200, 5)) - 0.5, 0.0),
     "clipped and correlated": lambda g: np.maximum(g.normal(size=(200, 2)) @ g.normal(size=(2, 5)) - 0.5, 0.0),
     "zero-inflated": lambda g: g.exponential(size=(200, 4)) * (g.random((200, 4)) < 0.4),
+    "signed": lambda g: g.normal(size=(200, 5)) * (g.random((200, 5)) < 0.4),
     "rare counts": lambda g: g.poisson(0.3, (200, 5)).astype(float),
 }
 

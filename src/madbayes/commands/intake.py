@@ -137,12 +137,12 @@ def open_start(settings: Settings) -> Fitted:
 
 
 def warn_of_scales(recipe: Recipe, shape: tuple[int, ...] | None) -> None:
-    """Say so when one column has nearly all of the variance."""
+    """Say so when one column decides the groups alone."""
     if recipe.scale != "none" or shape is not None or len(recipe.encoded_names_) < 2:
         return
-    variances = (recipe.deviations_ / recipe.deviations_.max()) ** 2
-    if (share := dominant_share(variances)) is not None:
-        name = recipe.encoded_names_[int(variances.argmax())]
+    deviations = recipe.deviations_ / recipe.deviations_.max()  # squares of which are finite
+    if (share := dominant_share(deviations**2)) is not None:
+        name = recipe.encoded_names_[int(deviations.argmax())]
         words = "column %r has %.0f %% of the variance and decides the groups almost alone: add --scale standard"
         log.warning(words, name, 100 * share)
 

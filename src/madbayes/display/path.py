@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes.display.figures import CHOSEN, NULL, PLAIN, PLAUSIBLE, Display, count_on
-from madbayes.engine.path import PenaltyPath
+from madbayes.engine.path import WIDEST, PenaltyPath
 
 Kind = Literal["intervals", "sse"]
 # Numbers of groups drawn at least, if there are so many.
@@ -72,7 +72,8 @@ class PathDisplay(Display):
             Where to draw; a new figure if not given.
         kind : {"intervals", "sse"}
             For each number of groups the penalties at which it is best, and in grey how wide a range groupless
-            data would give; or the squared error for each number of groups.
+            data would give, though what it is without its neighbours counts as well; or the squared error for each
+            number of groups.
         max_groups : int, optional
             Numbers of groups up to this one are drawn; 16, or twice the largest plausible, if not given.
 
@@ -102,7 +103,7 @@ class PathDisplay(Display):
             words, colour = self._role(K)
             ax.plot([left, right], [K, K], color=colour, linewidth=5, solid_capstyle="butt", label=label(words))
             if path.null_ratios and K in path.contenders:
-                middle, half = np.sqrt(left * right), np.sqrt(path.null_reach(K))
+                middle, half = np.sqrt(left * right), np.sqrt(min(path.null_reach(K), WIDEST))
                 ax.plot(
                     [middle / half, middle * half], [K, K], color=NULL, linewidth=1.5, marker="|", markersize=9,
                     label=label("at most this wide in groupless data"),

@@ -80,8 +80,6 @@ PAYS, PAYING_LOOKS = 1e-3, 3
 STILL_PAYS = 1e-4
 # A number is so much less in doubt after each look that brings nothing.
 FADE = 1e-2
-# Passes that take as long as to cross two solutions, about.
-CROSSING_PASS = 100
 
 
 class Effort(NamedTuple):
@@ -311,7 +309,7 @@ class Climb:
         here = self.at(i)
         pairs = [(one, other) for one, other in product(found, self.pools[i]) if not _is_alike(one, other)]
         crossed = self.workers.map(lambda pair: here.crossed(pair[1], pair[0]), pairs)
-        self.work += CROSSING_PASS * here.cost(self.pools[i][0].K) * len(pairs)
+        self.work += here.crossing_pass * here.cost(self.pools[i][0].K) * len(pairs)
         return self.polished(here, [groups for groups in crossed if groups is not None])
 
     def go_along(self, places: range, ways: tuple[Way, ...], limit: float, n_fresh: int = 0) -> float:

@@ -208,9 +208,14 @@ class ClusterLandscape:
         return Seed(self.unit * float(gains[best]), distances[best])
 
     @property
+    def crossing_pass(self) -> int:
+        """Passes that take as long as to cross two solutions, about."""
+        return 1
+
+    @property
     def wanted(self) -> str:
         """What labels are, in words."""
-        return f"labels: {len(self.X)} integers from 0 to {len(self.X) - 1}"
+        return f"labels: {len(self.X)} integers from 0 to {len(self.X) - 1}, one for each row of landscape.X"
 
     def accepts(self, groups: NDArray) -> bool:
         """Whether these are labels of its rows."""

@@ -45,6 +45,8 @@ JOINT_PASS, COLLAPSED_PASS = 6, 2
 # Passes that take as long as to look for better columns, about: so many, and one more for so many rows, as its matrices
 # have one number for each pair of them. With more rows than that they are too large.
 COLUMNS_PASS, COLUMNS_MORE, COLUMNS_ROWS = 30, 20, 2000
+# And to find the best features of two solutions.
+CROSSING_PASS = 100
 # Annealing begins and ends so many times as warm as the noise, and takes so many sweeps.
 WARM, COLD, SWEEPS = 4.0, 0.4, 200
 # Fresh starts along the path are many rather than cold: a third as many sweeps, and twice as warm at the end.
@@ -291,9 +293,15 @@ class FeatureLandscape:
         return is_lower(solution, than)
 
     @property
+    def crossing_pass(self) -> int:
+        """Passes that take as long as to cross two solutions, about."""
+        return CROSSING_PASS
+
+    @property
     def wanted(self) -> str:
         """What an allocation is, in words."""
-        return f"an allocation Z: {len(self.table.X)} rows of zeros and ones, a column for each feature"
+        n_rows = len(self.table.X)
+        return f"an allocation Z: {n_rows} rows of zeros and ones, one for each of landscape.table.X"
 
     def accepts(self, groups: NDArray) -> bool:
         """Whether this is an allocation of its rows."""

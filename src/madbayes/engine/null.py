@@ -8,6 +8,8 @@ from madbayes.model.likelihoods import Weights
 
 # Quantiles that tell how skewed a column is, and how heavy its tails are.
 MIDDLE, TAIL = 0.1, 0.025
+# A column is mostly one number if so much of its weight has it.
+MOSTLY = 0.5
 # The width of uniform numbers of variance one.
 UNIFORM = 12**0.5
 
@@ -19,7 +21,8 @@ def groupless(
 
     As many rows as X has, unless ``n_rows`` says otherwise. Normal rows, stretched column by column as in Tukey's
     g-and-h distributions. Of the shape of a column only skewness and tails are kept: two humps may well be two groups.
-    A column that is mostly one number, as counts and sparse tables have, keeps all of its numbers instead.
+    A column that is mostly one number, as counts and sparse tables have, keeps all of its numbers instead; what they
+    have to do with those of other columns is weakened by that.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     mean = weights @ X / weights.sum()
@@ -34,6 +37,23 @@ def groupless(
     return mean + stretched / np.where(spread > 0, spread, 1.0) * scales
 
 
+def _is_mostly_one_number(column: NDArray, weights: NDArray) -> bool:
+    _, which = np.unique(column, return_inverse=True)
+    return bool(np.bincount(which, weights).max() >= MOSTLY * weights.sum())
+
+
+def _numbers(normal: NDArray, column: NDArray, weights: NDArray) -> NDArray:
+    """The numbers of a column, drawn by normal ones; not one number alone, unless it has no other."""
+    order = column.argsort()
+    cumulative = np.cumsum(weights[order])
+    places = np.searchsorted(cumulative, ndtr(normal) * cumulative[-1]).clip(max=len(column) - 1)
+    numbers = column[order][places]
+    if np.ptp(numbers) == 0:
+        farthest = np.abs(normal).argmax()
+        numbers[farthest] = column.max() if column.max() > numbers[farthest] else column.min()
+    return numbers
+
+
 def _quantiles(column: NDArray, weights: NDArray, levels: NDArray) -> NDArray:
     """Quantiles of weighted numbers."""
     order = column.argsort()
@@ -43,11 +63,12 @@ def _quantiles(column: NDArray, weights: NDArray, levels: NDArray) -> NDArray:
 
 def _stretch(normal: NDArray, column: NDArray, weights: NDArray) -> NDArray[np.float64]:
     """Normal numbers made as skewed (g) as a column is, and as heavy-tailed (h) or as flat, or like it in all."""
+    if _is_mostly_one_number(column, weights):
+        return _numbers(normal, column, weights)
     levels = np.array([TAIL, MIDDLE, 0.5, 1 - MIDDLE, 1 - TAIL])
     low, left, middle, right, high = _quantiles(column, weights, levels)
-    if left == middle or right == middle:  # so many rows have the same number
-        numbers = _quantiles(column, weights, ndtr(normal))
-        return numbers if np.ptp(numbers) > 0 else normal  # of few rows none may have another one
+    if left == middle or right == middle:
+        return normal
     z, outer = -ndtri(MIDDLE), -ndtri(TAIL)
     g = float(np.clip(np.log((right - middle) / (middle - left)) / z, -1.5, 1.5))
     expected = (right - left) * (np.sinh(g * outer) / np.sinh(g * z) if abs(g) > 1e-6 else outer / z)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.engine.checks import is_number
+from madbayes.engine.checks import as_float, is_number
 from madbayes.paper import Result
 from madbayes.paper.features import with_penalty
 
@@ -179,7 +179,7 @@ class PenaltyPath:
             return self.null_reach(K, spreads)
         mean, spread = self._null_sums(K)
         outer = np.log(self.outer_ratios[K])
-        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread - outer), np.exp(self._null_widest(K))))
+        return max(WEAK_RATIO, _ratio(mean + spreads * spread - outer), _ratio(self._null_widest(K)))
 
     def null_reach(self, K: int, spreads: float = SPREADS) -> float:
         """The ratio that groupless tables hardly ever exceed with K groups.
@@ -190,7 +190,7 @@ class PenaltyPath:
         if not self._has_null(K):
             return WEAK_RATIO
         mean, spread = self._null_logarithms(K)
-        return float(max(WEAK_RATIO, np.exp(mean + spreads * spread), np.exp(self._null_widest(K))))
+        return max(WEAK_RATIO, _ratio(mean + spreads * spread), _ratio(self._null_widest(K)))
 
     def _has_null(self, K: int) -> bool:
         """Whether there are groupless tables to judge K groups by."""
@@ -240,8 +240,7 @@ class PenaltyPath:
         ranked = self.candidates or sorted(self.ratios, key=lambda K: (K == 1, -self.ratios[K]))
         if not ranked or not self._has_null(ranked[0]):
             return None
-        reach = self.null_reach(ranked[0])
-        return reach if reach < WIDEST else np.inf
+        return self.null_reach(ranked[0])
 
     @property
     def ratio(self) -> float | None:
@@ -294,7 +293,7 @@ class PenaltyPath:
         """How wide the interval of the best number is, and those of groupless tables."""
         ratio, null = self.ratios[self.best], self.null_ratio
         words = [f"{ratio:.3g}x" if ratio < np.inf else "without a lower end"]
-        if null is not None and ratio < null:  # what makes it plausible
+        if null is not None and ratio < null and self.best in self.outer_ratios:  # what makes it plausible
             words.append(f"without its neighbours {self.outer_ratios[self.best]:.3g}x")
         if null is not None:
             words.append(f"groupless data: up to {null:.3g}x" if null < np.inf else "groupless data: any width")
@@ -318,7 +317,7 @@ class PenaltyPath:
         return float(np.sqrt(max(lo, hi / 100)) * np.sqrt(hi))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only, None for what is infinite: fit for JSON. The solutions are left out."""
+        """Plain values only, None for what is infinite or not known: fit for JSON. The solutions are left out."""
         return {
             "n_components": self.n_components.tolist(),
             "sse": self.sse.tolist(),
@@ -357,9 +356,10 @@ class PenaltyPath:
         from madbayes.display import PathDisplay
         from madbayes.display.figures import new_figure
 
-        if ax is not None and np.size(ax) != 2:
+        axes = list(new_figure(3, 8).subplots(1, 2) if ax is None else ax if np.iterable(ax) else [ax])
+        if len(axes) != 2 or not all(hasattr(axis, "get_figure") for axis in axes):
             raise ValueError(f"ax={ax!r} is not accepted: give a pair of axes, or None for a new figure")
-        first, second = new_figure(3, 8).subplots(1, 2) if ax is None else np.ravel(ax)
+        first, second = axes
         PathDisplay(self).plot(second, kind="sse")
         return PathDisplay(self).plot(first).figure_
 
@@ -378,7 +378,7 @@ class PenaltyPath:
 
     def at(self, penalty: float) -> Any:
         """The solution that is best at a penalty; of two that are, the one with fewer groups."""
-        if not is_number(penalty) or not 0 <= penalty < np.inf:
+        if not is_number(penalty) or not 0 <= as_float(penalty) < np.inf:
             raise ValueError(f"penalty={penalty!r} is not accepted: give a finite number >= 0")
         return self.solutions[int((self.sse + penalty * self.n_components).argmin())]
 
@@ -392,6 +392,11 @@ def _mean_and_spread(logs: NDArray, usual: float) -> tuple[float, float]:
     """Mean of the first column, and the standard deviation of all of them, which begins with a usual one."""
     squares = ((logs - logs.mean(axis=0)) ** 2).sum() + USUAL_COUNT * usual**2
     return float(logs[:, 0].mean()), float(np.sqrt(squares / (logs.size - logs.shape[1] + USUAL_COUNT)))
+
+
+def _ratio(logarithm: float) -> float:
+    """The ratio of a logarithm; infinite if it is as good as that, but for rounding."""
+    return float(np.exp(logarithm)) if logarithm < np.log(WIDEST) - 1e-9 else np.inf
 
 
 def _plain(number: float | None) -> float | None:

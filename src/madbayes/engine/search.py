@@ -140,6 +140,10 @@ class Landscape(Protocol):
     def polish_near(self, solution: Solution, best: float) -> Solution:
         """What a stronger polish leads to, if a solution is nearly as good as the best and that may help."""
 
+    @property
+    def crossing_pass(self) -> int:
+        """Passes that take as long as to cross two solutions, about."""
+
     def crossed(self, solution: Solution, other: Solution) -> NDArray | None:
         """Assignments that have the best of both solutions, or None where the other one has nothing better."""
 
@@ -160,10 +164,11 @@ class Search:
     ----------
     moves : dict of str to function, optional
         Moves by name, ``{**feature_moves, "mine": mine}`` for example; all there are for the kind of groups if not
-        given. With moves of your own all lineages see all columns.
+        given. With moves of your own all lineages see all columns. A move leaves the solution it is given as it is.
     start : function, optional
         Where lineages begin: assignments, made from the landscape and a random generator. By default the landscape's
-        own, ``landscape.start``.
+        own, ``landscape.start``. As those of moves, they are of the landscape's rows: the distinct ones of the table
+        that weigh something, sorted.
     patience : int
         A lineage ends after this many moves for each of its groups, three at least, and as many again, without success.
     agreement : int
@@ -213,9 +218,12 @@ def _are_moves(moves: Any) -> bool:
 
 def _accepted(groups: Any, landscape: Landscape, maker: str) -> NDArray:
     """Assignments that a function of the user's may have made: what comes after trusts them."""
-    if isinstance(groups, np.ndarray) and landscape.accepts(groups):
-        return groups
-    made = f"{groups.dtype} array of shape {groups.shape}" if isinstance(groups, np.ndarray) else type(groups).__name__
+    made = type(groups).__name__
+    if isinstance(groups, np.ndarray):
+        groups = np.asarray(groups)  # with all that a mask may hide
+        if landscape.accepts(groups):
+            return groups
+        made = f"{groups.dtype} array of shape {groups.shape}"
     raise ValueError(f"what the {maker} returns, of type {made}, is not accepted: return {landscape.wanted}")
 
 

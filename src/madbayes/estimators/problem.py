@@ -158,7 +158,7 @@ def in_the_users_rows(path: PenaltyPath, sample: Problem, table: Problem) -> Pen
 
 
 def warn_of_scales(problem: Problem) -> None:
-    """Say so when one column has nearly all of the variance."""
+    """Say so when one column decides the groups alone."""
     variances: NDArray = problem.moments()[1]
     if (share := dominant_share(variances)) is not None:
         words = f"column {int(variances.argmax())} has {share:.0%} of the variance of the table and decides the groups"
@@ -173,8 +173,8 @@ def dominant_share(variances: NDArray) -> float | None:
     """The share of the variance that one column has, if it decides the groups alone; None if none does."""
     if len(variances) < 2 or not variances.any():
         return None
-    second, first = np.sort(variances / variances.max())[-2:]
-    share = float(first / (variances / variances.max()).sum())
+    *others, second, first = np.sort(variances / variances.max())
+    share = float(first / (first + second + sum(others)))
     return share if share > DOMINANT_SHARE and first > DOMINANT_TIMES * second else None
 
 

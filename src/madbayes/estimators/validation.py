@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from madbayes.engine.checks import is_number
+from madbayes.engine.checks import as_float, is_number
 from madbayes.engine.search import Search
 from madbayes.sources.numbers import is_arrow
 
@@ -35,20 +35,12 @@ def check_penalty(penalty: Any, name: str = "penalty") -> PenaltyChoice:
         share = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*%\s*", penalty)
         if share:
             return PenaltyChoice(None, float(share[1]) / 100)
-    elif is_number(penalty) and 0 <= (value := _as_float(penalty)) < np.inf:
+    elif is_number(penalty) and 0 <= (value := as_float(penalty)) < np.inf:
         return PenaltyChoice(value, None)
     raise ValueError(
         f"{name}={penalty!r} is not a penalty: give a finite number >= 0, a share of the one-group squared error "
         'such as "2%", or "auto"'
     )
-
-
-def _as_float(value: Any) -> float:
-    """The value as a float; infinity for an integer that is too large."""
-    try:
-        return float(value)
-    except OverflowError:
-        return np.inf
 
 
 def check_count(name: str, value: Any, *, minimum: int = 1, other: Any = ...) -> None:
