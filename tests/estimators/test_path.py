@@ -208,6 +208,15 @@ def test_numbers_that_are_mostly_zero_make_no_groups(draw, kind):
         assert path.best == (kind == "clusters")
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_features_without_noise_are_found(seed):
+    """Four shapes of zeros and ones, each in columns of its own."""
+    rng = np.random.default_rng(seed)
+    A = np.kron(np.eye(4), np.ones(9)) * (rng.random((4, 36)) < 0.7)
+    X = rng.integers(2, size=(100, 4)) @ A
+    assert quietly(X, "features", max_components=None, n_null=24, thorough=False).best == 4
+
+
 @by_squares
 def test_groups_of_rows_that_are_mostly_zero_are_found(kind):
     rng = np.random.default_rng(0)

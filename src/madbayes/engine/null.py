@@ -21,8 +21,8 @@ def groupless(
 
     As many rows as X has, unless ``n_rows`` says otherwise. Normal rows, stretched column by column as in Tukey's
     g-and-h distributions. Of the shape of a column only skewness and tails are kept: two humps may well be two groups.
-    A column that is mostly one number, as counts and sparse tables have, keeps all of its numbers instead; what they
-    have to do with those of other columns is weakened by that.
+    A column that is mostly one number, as counts and sparse tables have, keeps all of its numbers instead, if there are
+    more than two; what they have to do with those of other columns is weakened by that.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     mean = weights @ X / weights.sum()
@@ -38,12 +38,13 @@ def groupless(
 
 
 def _is_mostly_one_number(column: NDArray, weights: NDArray) -> bool:
-    _, which = np.unique(column, return_inverse=True)
-    return bool(np.bincount(which, weights).max() >= MOSTLY * weights.sum())
+    """Whether a column is; two numbers are two humps."""
+    numbers, which = np.unique(column, return_inverse=True)
+    return len(numbers) > 2 and bool(np.bincount(which, weights).max() >= MOSTLY * weights.sum())
 
 
 def _numbers(normal: NDArray, column: NDArray, weights: NDArray) -> NDArray:
-    """The numbers of a column, drawn by normal ones; not one number alone, unless it has no other."""
+    """The numbers of a column, drawn by normal ones; not one number alone."""
     order = column.argsort()
     cumulative = np.cumsum(weights[order])
     places = np.searchsorted(cumulative, ndtr(normal) * cumulative[-1]).clip(max=len(column) - 1)
