@@ -231,6 +231,14 @@ def test_a_single_feature_that_some_rows_lack():
     assert path_of([100.0, 60.0, 10.0, 9.0, 8.5], null_firsts=[1.1] * 3, **partial).candidates[0] == 2
 
 
+@pytest.mark.parametrize(("ratio", "found"), [(1.4, []), (1.6, [1])])
+def test_a_single_feature_needs_more_than_most_groupless_tables_which_have_no_interval_for_it(ratio, found):
+    losses = [100.0, 100.0 - 10 * ratio, 90.0 - 10 * ratio, 81.0 - 10 * ratio, 73.0 - 10 * ratio]
+    path = path_of(losses, smallest=0, has_base=False, null_ratios=[{2: 5.0, 3: 5.0}] * 8, null_firsts=[1.0] * 8)
+    assert path.ratios[1] == pytest.approx(ratio)
+    assert path.candidates == found
+
+
 def test_intervals_without_end_are_no_wider_than_those_of_groupless_tables():
     losses = [100.0, 70.0, 41.0, 0.0]
     assert path_of(losses, null_ratios=[{4: 3.0}]).candidates == [4]

@@ -17,6 +17,8 @@ from madbayes.paper.features import with_penalty
 
 # Below this ratio of the ends of its interval, a number of groups is no better founded than in pure noise.
 WEAK_RATIO = 1.25
+# The same for a single feature, of which most groupless tables have no interval at all and few a wide one.
+WEAK_FIRST_RATIO = 1.5
 # A plausible interval is wider than those of groupless tables by so many of their standard deviations, in logarithms.
 SPREADS = 3.0
 # It may leave more of the squared error than they do by so many, no more.
@@ -190,7 +192,9 @@ class PenaltyPath:
         if not self._has_null(K):
             return WEAK_RATIO
         mean, spread = self._null_logarithms(K)
-        return max(WEAK_RATIO, _ratio(mean + spreads * spread), _ratio(self._null_widest(K)))
+        return max(
+            WEAK_FIRST_RATIO if K == 1 else WEAK_RATIO, _ratio(mean + spreads * spread), _ratio(self._null_widest(K))
+        )
 
     def _has_null(self, K: int) -> bool:
         """Whether there are groupless tables to judge K groups by."""

@@ -23,7 +23,7 @@ from madbayes.engine.cluster_search import ClusterLandscape, cluster_moves
 from madbayes.engine.feature_moves import feature_moves
 from madbayes.engine.feature_search import FeatureLandscape
 from madbayes.engine.null import groupless
-from madbayes.engine.path import SPREADS, WEAK_RATIO, PenaltyPath
+from madbayes.engine.path import SPREADS, WEAK_FIRST_RATIO, PenaltyPath
 from madbayes.engine.search import Move, Solution
 from madbayes.model.likelihoods import Weights
 
@@ -237,7 +237,7 @@ class Finder(NamedTuple):
         if not is_of_features or len(path.solutions) < 2 or path.for_k(1).groups.all():
             return path
         path = replace(path, has_base=False)
-        if path.candidates or not path.first_ratio > WEAK_RATIO:
+        if path.candidates or not path.first_ratio > WEAK_FIRST_RATIO:
             return path
         finder = self._replace(cap=None, most=3, effort=CAREFUL_EFFORT, rng=self.chance)
         for n in range(min(SOME, self.effort.n_null)):
