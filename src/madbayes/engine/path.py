@@ -192,9 +192,8 @@ class PenaltyPath:
         if not self._has_null(K):
             return WEAK_RATIO
         mean, spread = self._null_logarithms(K)
-        return max(
-            WEAK_FIRST_RATIO if K == 1 else WEAK_RATIO, _ratio(mean + spreads * spread), _ratio(self._null_widest(K))
-        )
+        least = WEAK_FIRST_RATIO if K == 1 else WEAK_RATIO
+        return max(least, _ratio(mean + spreads * spread), _ratio(self._null_widest(K)))
 
     def _has_null(self, K: int) -> bool:
         """Whether there are groupless tables to judge K groups by."""
