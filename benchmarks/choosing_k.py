@@ -178,7 +178,7 @@ def fresh() -> list[Case]:
 
 
 def groupless() -> list[Case]:
-    """Clouds without groups, long, skewed, heavy-tailed and flat ones."""
+    """Clouds without groups, long, skewed, heavy-tailed, flat and mostly empty ones."""
     makers: dict[str, Callable[[Generator], NDArray]] = {
         "normal, D=10": lambda g: g.normal(size=(200, 10)),
         "normal, D=50": lambda g: g.normal(size=(200, 50)),
@@ -197,6 +197,10 @@ def groupless() -> list[Case]:
         "uniform, D=2": lambda g: g.uniform(size=(200, 2)),
         "uniform, D=3": lambda g: g.uniform(size=(200, 3)),
         "uniform off the origin, D=10": lambda g: g.uniform(size=(200, 10)) + 5,
+        "clipped normal, D=5": lambda g: np.maximum(g.normal(size=(200, 5)) - 0.5, 0.0),
+        "clipped factors, D=5": lambda g: np.maximum(g.normal(size=(200, 2)) @ g.normal(size=(2, 5)) - 0.5, 0.0),
+        "zero-inflated, D=4": lambda g: g.exponential(size=(200, 4)) * (g.random((200, 4)) < 0.4),
+        "rare counts, D=5": lambda g: g.poisson(0.3, (200, 5)).astype(np.float64),
     }
     return [Case(name, kind, make, (), 10) for name, make in makers.items() for kind in ("clusters", "features")]
 
