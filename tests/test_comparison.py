@@ -161,7 +161,7 @@ def test_clusters_of_others_are_accepted(blobs):
         ([[2], [1]], [[0], [1]], r"a holds 2: give zeros and ones only"),
         ([[0], [1]], 3, r"b=3 is not accepted: give a fitted model, labels of shape \(n_rows,\)"),
         ([0, 1], [[0], [1, 0]], r"b=\[\[0\], \[1, 0\]\] is not accepted"),
-        ([None, "one"], [0, 1], r"a has labels that cannot be sorted: give one type, none missing"),
+        ([None, "one"], [0, 1], r"a has labels that cannot be sorted: give labels of one type, none missing"),
     ],
 )
 def test_what_cannot_be_matched_gets_a_clear_error(a, b, message):
