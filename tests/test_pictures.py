@@ -108,9 +108,7 @@ def test_a_single_face_has_no_components(tmp_path):
         load_faces(tmp_path)
 
 
-@pytest.mark.skipif(
-    "MADBAYES_DATA" not in os.environ, reason="MADBAYES_DATA names no folder with the tabletop pictures"
-)
+@pytest.mark.pictures
 def test_the_tabletop_pictures_have_their_published_squared_error():
     """With one feature the best is the mean of the rows without it or with it: 615.9, and more without any."""
     table = load_tabletop(Path(os.environ["MADBAYES_DATA"]) / "tabletop")

@@ -1,6 +1,5 @@
 """The search is no worse than the best values known, which stand with the benchmarks."""
 
-import os
 from itertools import count
 
 import numpy as np
@@ -29,9 +28,6 @@ MOVES = {
 }
 # The same of the tabletop pictures, which are not part of the project.
 TABLETOP_MOVES = {"tabletop-K5": 100, "tabletop-K6": 300, "tabletop-K7": 300, "tabletop-20": 100}
-with_pictures = pytest.mark.skipif(
-    "MADBAYES_DATA" not in os.environ, reason="MADBAYES_DATA names no folder with the tabletop pictures"
-)
 # A search with its defaults ends after so many moves.
 DEFAULT_MOVES = {"LG6": 500, "LG8": 600, "cambridge": 500, "bars5": 900, "dice": 400}
 
@@ -44,7 +40,8 @@ def run(name, **options):
 
 
 @pytest.mark.parametrize(
-    ("name", "moves"), [*MOVES.items(), *(pytest.param(*pair, marks=with_pictures) for pair in TABLETOP_MOVES.items())]
+    ("name", "moves"),
+    [*MOVES.items(), *(pytest.param(*pair, marks=pytest.mark.pictures) for pair in TABLETOP_MOVES.items())],
 )
 def test_the_best_known_value_is_reached(name, moves):
     best = run(name, max_moves=moves, agreement=1000, max_lineages=None)[0]
@@ -52,9 +49,9 @@ def test_the_best_known_value_is_reached(name, moves):
     assert BEST_KNOWN[name]["K"] == best.best.K
 
 
-@with_pictures
+@pytest.mark.pictures
 def test_of_eight_features_of_the_tabletop_nearly_the_best_are_found_soon():
-    """The best known ones, 131.12, take five seconds or so; few moves lead to less than 136.3 all the same."""
+    """The best known ones, 131.12, take a second or so; few moves lead to less than 136.3 all the same."""
     assert run("tabletop-K8", max_moves=200, agreement=1000, max_lineages=None)[0].value <= 136.3
 
 

@@ -137,9 +137,7 @@ def test_bars_have_their_counts():
     assert [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in bars] == [(5, 10), (7, 3)]
 
 
-@pytest.mark.skipif(
-    "MADBAYES_DATA" not in os.environ, reason="MADBAYES_DATA names no folder with the tabletop pictures"
-)
+@pytest.mark.pictures
 def test_the_pictures_of_the_paper(tmp_path):
     """The published squared errors; five features from about 11 to 44.6; the four objects, each in its own place."""
     table = tabletop(Path(os.environ["MADBAYES_DATA"]) / "tabletop")
