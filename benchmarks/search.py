@@ -70,14 +70,16 @@ def ours(instance: Instance, seed: int, watch: Watch, workers: Workers, options:
     landscape = instance.landscape()
 
     def watched(polish: Callable[..., Solution]) -> Callable[..., Solution]:
-        def see(*arguments: object) -> Solution:
-            solution = polish(*arguments)
-            watch.see(solution.value)
+        def see(*arguments: object, **options: object) -> Solution:
+            solution = polish(*arguments, **options)
+            if instance.K is None or solution.K <= instance.K:
+                watch.see(solution.value)
             return solution
 
         return see
 
-    for name in ("polish", "polish_near", "taken_over", *(stronger.name for stronger in landscape.stronger)):
+    descent = "descend" if instance.kind == "features" else "polish"
+    for name in (descent, "polish_near", "taken_over", *(stronger.name for stronger in landscape.stronger)):
         setattr(landscape, name, watched(getattr(landscape, name)))
     search(landscape, instance.moves, options, seeds_from(seed), workers)
 

@@ -553,23 +553,38 @@ def test_nothing_is_annealed_where_nothing_is_left():
         assert landscape.anneal(solution, np.random.default_rng(0)) is solution
 
 
-def test_a_brief_start_makes_fewer_runs_but_not_of_few_rows(monkeypatch):
-    runs, greedy = [], []
-    run, grow = FeatureLandscape._run, FeatureLandscape._start_greedily
-    monkeypatch.setattr(FeatureLandscape, "_run", lambda self, seeds: runs.append(len(seeds)) or run(self, seeds))
-    monkeypatch.setattr(FeatureLandscape, "_start_greedily", lambda self, rng: greedy.append(1) or grow(self, rng))
+@pytest.mark.parametrize("K", [3, None])
+def test_a_brief_start_tries_less_but_not_of_few_rows(monkeypatch, K):
+    tried = []
+    for name in ("seeded", "of_rows", "_start_greedily"):
+
+        def counted(self, rng, name=name, make=getattr(FeatureLandscape, name)):
+            tried.append(name)
+            return make(self, rng)
+
+        monkeypatch.setattr(FeatureLandscape, name, counted)
     made = {}
     for N in (60, 15):
         X, _ = linear_gaussian(N, 8, 3)
-        landscape = FeatureLandscape.of(X, 0.0, K=3)
+        landscape = FeatureLandscape.of(X, 20.0, K=K)
         for is_brief in (False, True):
-            found = landscape.start(np.random.default_rng(0), is_brief)
-            assert_valid(X, found, 0.0)
-            made[N, is_brief] = (sum(runs), len(greedy))
-            runs.clear()
-            greedy.clear()
-    assert all(np.less(made[60, True], made[60, False]))
+            assert_valid(X, landscape.start(np.random.default_rng(0), is_brief), 20.0)
+            made[N, is_brief] = Counter(tried)
+            tried.clear()
+    assert made[60, True].keys() == made[60, False].keys() == {"seeded", "of_rows", "_start_greedily"}
+    assert all(count < made[60, False][name] for name, count in made[60, True].items())
     assert made[15, True] == made[15, False] == made[60, False]
+
+
+def test_at_a_price_a_start_is_as_good_as_a_greedy_one_and_others_with_as_many_features():
+    """Seeds by themselves would open a feature for every row that is far from all, tens of them where noise is strong."""
+    X, _ = linear_gaussian(200, 50, 10, sigma=0.5)
+    landscape, made = FeatureLandscape.of(X, 60.0), []
+    greedy = landscape.polish(landscape._start_greedily(np.random.default_rng(0)).groups)
+    landscape.with_K = lambda K: made.append(K) or FeatureLandscape.with_K(landscape, K)
+    start = landscape.start(np.random.default_rng(0))
+    assert start.value <= greedy.value * (1 + 1e-12)
+    assert made[0] <= 2 * 10
 
 
 def noise_optimum(seed, N=60, D=30, K=8, weights=None):

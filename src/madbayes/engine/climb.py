@@ -61,8 +61,8 @@ PATIENCE = 1
 STARTS, ABOUT = 6, 1.02
 # Where starts of their own cost little, there are so many for each number of groups.
 FRESH = 8
-# Groups are borrowed for so many of the best solutions that are kept.
-BORROWERS = 2
+# Groups are borrowed for so many of the best solutions that are kept, and so many are refined.
+BORROWERS, REFINED = 2, 3
 # The largest number that may be chosen is easy if one of so many starts of its own leads to the best that is known.
 EASY = 6
 # Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
@@ -115,7 +115,7 @@ class Ways(NamedTuple):
     any that is kept, the best most often, in which whatever moves lead to is shaken. Numbers that are not large have
     starts of their own as well: with more groups they cost much and are seldom better. In any case groups are borrowed
     of solutions that have more of them, for each of the best solutions once; on the way down and beside starts, they
-    are swapped for such ones in the best, where that is possible; and whatever is kept is refined.
+    are swapped for such ones in the best, where that is possible; and the best few are refined.
     """
 
     first: Way = "stronger"  # on the way down
@@ -411,11 +411,11 @@ class Climb:
         return self.counted(here, found)
 
     def refined(self, i: int) -> list[Solution]:
-        """What all that is new of a number leads to by itself."""
+        """What the best of a number lead to by themselves, as far as they are new."""
         here, refine = self.at(i), self.ways.refine
         if refine is None:
             return []
-        new = [one for one in self.pools[i] if self.is_untried(i, "refine", one)]
+        new = [one for one in self.pools[i][:REFINED] if self.is_untried(i, "refine", one)]
         seeds = self.rng.integers(2**31, size=len(new))
         found = self.workers.map(
             lambda pair: refine(here, pair[0], np.random.default_rng(pair[1])), zip(new, seeds, strict=True)

@@ -1,6 +1,6 @@
 """The landscape of features, and the moves in it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from madbayes.engine.allocation import Table, bp_means, k_features
+from madbayes.engine.allocation import Table
 from madbayes.engine.blocks import Workers
 from madbayes.engine.bounds import singular_squares
 from madbayes.engine.branching import Proof
@@ -19,7 +19,7 @@ from madbayes.engine.seeding import seed_features
 from madbayes.model import bp_means_objective
 from madbayes.model.likelihoods import Weights, gram_inverse
 from madbayes.paper.features import JOINT_LIMIT
-from madbayes.paper.result import RELATIVE_GAIN, ROUNDING, Result
+from madbayes.paper.result import RELATIVE_GAIN, ROUNDING
 
 # Branch and bound for a code of more than a few bits gives up after this many nodes; near a good solution seldom.
 NODE_LIMIT = 100
@@ -31,10 +31,9 @@ MOMENTUM = 0.9
 FAR, TOO_FAR = 1e6, 1e12
 # Tables of so few rows have many local optima, and cost next to nothing.
 TINY = 20
-# Starts of a lineage, the cheaper ones first: batches of so many runs of the paper's algorithm, and some greedy ones.
-# Where moves may soon do better, fewer of both.
-BATCHES, GREEDY = (1, 2, 4), 2
-BRIEF_BATCHES, BRIEF_GREEDY = (1, 2), 1
+# Starts of a lineage: so many from ++ seeds, from rows as features, and greedy ones. Where moves may soon do better,
+# fewer of all.
+STARTS, BRIEF_STARTS = (6, 2, 2), (3, 1, 1)
 # Collapsed BP-means leads from what is worse by less than this factor to what is better, in noise one time in ten.
 NEAR = 1.03
 # From what annealing has led to it leads on to the best hardly ever if that is worse by more than this factor, nor do
@@ -178,38 +177,32 @@ class FeatureLandscape:
         """The best of some of different kinds, none of which is best everywhere: moves from a bad one cost more."""
         if self.most == 0:
             return self.simplest()
-        batches, n_greedy = (BRIEF_BATCHES, BRIEF_GREEDY) if is_brief and not self.is_tiny else (BATCHES, GREEDY)
-        starts = [*self._start_with_runs(batches, rng), *(self._start_greedily(rng) for _ in range(n_greedy))]
-        best = min(starts, key=lambda found: (found.value, found.K))
+        n_seeded, n_rows, n_greedy = BRIEF_STARTS if is_brief and not self.is_tiny else STARTS
+        starts = [self._start_greedily(rng)] if self.K is None else []
+        here = self.with_K(max(1, starts[0].K)) if starts else self  # at a price, the first one tells how many
+        for make in [here.seeded] * n_seeded + [here.of_rows] * n_rows:
+            starts.append(self.descend(make(rng), node_limit=0, momentum=MOMENTUM))
+        starts += [self._start_greedily(rng) for _ in range(n_greedy - (self.K is None))]
+        starts.sort(key=_rank)
+        best = min((self.polish(one.groups) for one in (starts if self.is_tiny else starts[:1])), key=_rank)
         if self.is_tiny and not self.is_exact(best):
-            starts = [best, *(self._start_anywhere(best.K, rng) for _ in range(TRIES))]
-        return min(starts, key=lambda found: (found.value, found.K))
+            best = min([best, *(self._start_anywhere(best.K, rng) for _ in range(TRIES))], key=_rank)
+        return best
 
-    def _start_with_runs(self, batches: Sequence[int], rng: np.random.Generator) -> Iterator[Solution]:
-        """Where runs of the paper's algorithm lead, if better than all before: good for sparse features."""
-        lowest = np.inf
-        for n_runs in batches:
-            run = min(self._run([int(seed) for seed in rng.integers(2**31, size=n_runs)]), key=lambda run: run.value)
-            if run.value < lowest:
-                lowest = run.value
-                yield self.polish(run.Z)
+    def seeded(self, rng: np.random.Generator) -> NDArray[np.uint8]:
+        """The start that ++ seeds make, with as many features as there shall be: good where they are sparse."""
+        seeds, weights = [int(rng.integers(2**31))], self.table.weights if self.table.weights.size else None
+        Z, _ = seed_features(self.table.X, self.most, seeds, sample_weight=weights, workers=Workers(1))[0]
+        return Z
 
-    def _run(self, seeds: list[int]) -> list[Result]:
-        """Runs of the paper's algorithm, one for each seed."""
-        X = self.table.X
-        weights, price = self.table.weights if self.table.weights.size else None, self.penalty / self.unit
-        options: dict[str, Any] = {"sample_weight": weights, "workers": Workers(1)}
-        if self.K is not None:
-            return k_features(X, self.most, seed_features(X, self.most, seeds, **options), **options)
-        starts = seed_features(X, None, seeds, penalty=price, most=self.cap, **options)
-        return bp_means(X, price, starts, max_components=self.cap, **options)
-
-    def rough_start(self, rng: np.random.Generator) -> NDArray | None:
+    def of_rows(self, rng: np.random.Generator) -> NDArray[np.uint8]:
         """As many rows as features, each of them a feature of the rows that are nearer with it than without."""
-        if self.K is None or self.most == 0:
-            return None
         A = self.table.X[rng.choice(len(self.table.X), self.most, replace=False)]
         return ((A**2).sum(axis=1) < 2 * self.table.X @ A.T).astype(np.uint8)
+
+    def rough_start(self, rng: np.random.Generator) -> NDArray[np.uint8] | None:
+        """Rows as features where it is known how many there are."""
+        return None if self.K is None or self.most == 0 else self.of_rows(rng)
 
     def start_warm(self, best: float, rng: np.random.Generator) -> Solution:
         """Where annealing leads from rows as features: good where they are few, or fewer than there might be."""
@@ -262,7 +255,7 @@ class FeatureLandscape:
             best, waited = (more, 0) if self.is_lower(more, best) else (best, waited + 1)
             solution = more
             column = best_column(self, self.residuals(solution), make, rng)
-        return self.polish(best.groups)
+        return best
 
     def is_exact(self, solution: Solution) -> bool:
         """Whether there is nothing left to explain."""
@@ -540,6 +533,11 @@ class FeatureLandscape:
         found = self._polished(Z)
         each = JOINT_PASS if solution.K <= JOINT_LIMIT else COLLAPSED_PASS
         return found._replace(passes=found.passes + each * max(passes, 1))
+
+
+def _rank(solution: Solution) -> tuple[float, int]:
+    """The lowest value comes first, and of those the fewest features."""
+    return solution.value, solution.K
 
 
 def deletion_costs(landscape: FeatureLandscape, solution: Solution) -> NDArray[np.float64]:
