@@ -1,5 +1,6 @@
 """The search of features: its codes, its descent, its moves and what they reach."""
 
+from collections import Counter
 from functools import cache
 from itertools import count, permutations
 
