@@ -60,7 +60,7 @@ PATIENCE = 1
 # this. A group that was missed makes more of a difference, one more that explains only noise about as much.
 STARTS, ABOUT = 6, 1.02
 # Where starts of their own cost little, there are so many for each number of groups.
-FRESH = 8
+FRESH = 10
 # Groups are borrowed for so many of the best solutions that are kept, and so many are refined.
 BORROWERS, REFINED = 2, 3
 # The largest number that may be chosen is easy if one of so many starts of its own leads to the best that is known.
