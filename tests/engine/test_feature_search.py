@@ -556,15 +556,14 @@ def test_nothing_is_annealed_where_nothing_is_left():
 
 @pytest.mark.parametrize("K", [3, None])
 def test_a_brief_start_tries_less_but_not_of_few_rows(monkeypatch, K):
-    tried = []
+    tried, made = [], {}
+
+    def counted(name):
+        make = getattr(FeatureLandscape, name)
+        monkeypatch.setattr(FeatureLandscape, name, lambda self, rng: tried.append(name) or make(self, rng))
+
     for name in ("seeded", "of_rows", "_start_greedily"):
-
-        def counted(self, rng, name=name, make=getattr(FeatureLandscape, name)):
-            tried.append(name)
-            return make(self, rng)
-
-        monkeypatch.setattr(FeatureLandscape, name, counted)
-    made = {}
+        counted(name)
     for N in (60, 15):
         X, _ = linear_gaussian(N, 8, 3)
         landscape = FeatureLandscape.of(X, 20.0, K=K)
@@ -578,7 +577,7 @@ def test_a_brief_start_tries_less_but_not_of_few_rows(monkeypatch, K):
 
 
 def test_at_a_price_a_start_is_as_good_as_a_greedy_one_and_others_with_as_many_features():
-    """Seeds by themselves would open a feature for every row that is far from all, tens of them where noise is strong."""
+    """Seeds by themselves would open a feature for every row that is far from all: tens of them in this noise."""
     X, _ = linear_gaussian(200, 50, 10, sigma=0.5)
     landscape, made = FeatureLandscape.of(X, 60.0), []
     greedy = landscape.polish(landscape._start_greedily(np.random.default_rng(0)).groups)
