@@ -178,11 +178,11 @@ class FeatureLandscape:
         if self.most == 0:
             return self.simplest()
         n_seeded, n_rows, n_greedy = BRIEF_STARTS if is_brief and not self.is_tiny else STARTS
-        starts = [self._start_greedily(rng)] if self.K is None else []
-        here = self.with_K(max(1, starts[0].K)) if starts else self  # at a price, the first one tells how many
-        for make in [here.seeded] * n_seeded + [here.of_rows] * n_rows:
-            starts.append(self.descend(make(rng), node_limit=0, momentum=MOMENTUM))
-        starts += [self._start_greedily(rng) for _ in range(n_greedy - (self.K is None))]
+        grown = [self._start_greedily(rng)] if self.K is None else []
+        here = self.with_K(max(1, grown[0].K)) if grown else self  # at a price, the first one tells how many
+        allocations = (make(rng) for make in [here.seeded] * n_seeded + [here.of_rows] * n_rows)
+        starts = [*grown, *(self.descend(Z, node_limit=0, momentum=MOMENTUM) for Z in allocations)]
+        starts += [self._start_greedily(rng) for _ in range(n_greedy - len(grown))]
         starts.sort(key=_rank)
         best = min((self.polish(one.groups) for one in (starts if self.is_tiny else starts[:1])), key=_rank)
         if self.is_tiny and not self.is_exact(best):
