@@ -59,10 +59,10 @@ PATIENCE = 1
 # The largest number has starts of its own, up to so many, until the best error is reached about twice: times at most
 # this. A group that was missed makes more of a difference, one more that explains only noise about as much.
 STARTS, ABOUT = 6, 1.02
-# Where starts of their own cost little, there are so many for each number of groups.
-FRESH = 10
-# Groups are borrowed for so many of the best solutions that are kept, and so many are refined.
-BORROWERS, REFINED = 2, 3
+# Where starts of their own cost little, there are so many for each number of groups, and no more than so many a group.
+FRESH, FRESH_EACH = 13, 3
+# So many of the best solutions that are kept are refined, and groups are swapped in so many where it is in doubt.
+REFINED, SWAPPED = 3, 3
 # The largest number that may be chosen is easy if one of so many starts of its own leads to the best that is known.
 EASY = 6
 # Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
@@ -80,6 +80,8 @@ PAYS, PAYING_LOOKS = 1e-3, 3
 STILL_PAYS = 1e-4
 # A number is so much less in doubt after each look that brings nothing.
 FADE = 1e-2
+# An error is about on the line between its neighbours' if it is below by no more than this share of what they differ by.
+ON_LINE = 1e-2
 
 
 class Effort(NamedTuple):
@@ -113,12 +115,13 @@ class Ways(NamedTuple):
 
     "moves" and "stronger" are lineages from the best solution, the latter with a stronger polish; "shaken" is one from
     any that is kept, the best most often, in which whatever moves lead to is shaken. Numbers that are not large have
-    starts of their own as well: with more groups they cost much and are seldom better. In any case groups are borrowed
-    of solutions that have more of them, for each of the best solutions once; on the way down and beside starts, they
-    are swapped for such ones in the best, where that is possible; and the best few are refined.
+    starts of their own as well: with more groups they cost much and are seldom better. In any case the best solution
+    borrows groups of those that have more of them, and swaps its own for such ones, where that is possible; where it is
+    in doubt more of them do; and the best few are refined.
     """
 
     first: Way = "stronger"  # on the way down
+    max_first: float = np.inf  # groups with which there is that at most, except where it is in doubt
     later: tuple[Way, ...] = ("stronger",)  # after it
     rounds: int = 1  # times that the whole path is gone along after it, at most
     max_fresh: int = 6  # groups that starts of their own have at most
@@ -219,7 +222,7 @@ class Climb:
         last = len(self.pools) - 1
         several = [i for i in range(1, last) if self.pools[i][0].K >= 2]
         self.crown(last)
-        self.go_along(range(last - 1, 0, -1), (self.ways.first,), np.inf, FRESH)
+        self.come_down(last)
         if self.ways.begin is not None:
             small = [i for i in several if self.ways.max_fresh >= self.pools[i][0].K]
             self.settle(small, (), FRESH, looks=PAYING_LOOKS, pays=PAYS, recent=2 * PAYS)  # so many for nothing, too
@@ -231,11 +234,25 @@ class Climb:
             gain = self.go_on(last, np.inf)
             self.settle(several, self.ways.later, 0, looks=last, pays=STILL_PAYS, recent=gain)
 
-    def straighten(self, last: int) -> None:
-        """One more look where an error is above the line between its neighbours'."""
+    def come_down(self, last: int) -> None:
+        """Each number from its larger neighbour, and from starts of its own if it is not large."""
         for i in range(last - 1, 0, -1):
-            if self.doubt(i) > 0 and self.work <= self.effort.work and not self.is_over():
+            if self.is_over():
+                break
+            K = self.pools[i][0].K
+            ways = (self.ways.first,) if self.ways.max_first >= K else ()
+            self.look(i, [i + 1], ways, FRESH if self.ways.max_fresh >= K else 0)
+
+    def straighten(self, last: int) -> None:
+        """One more look where an error is above the line between its neighbours', and more swaps where it is about."""
+        for i in range(last - 1, 0, -1):
+            doubt = self.doubt(i)
+            if doubt < -ON_LINE or self.work > self.effort.work or self.is_over():
+                continue
+            if doubt > 0:
                 self.look(i, [i - 1, i + 1], (self.ways.first,), 0)
+            self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:SWAPPED]))
+            self.keep(i, self.refined(i))
 
     def is_easy(self, i: int) -> bool:
         """Whether a start of its own leads to the best that is known for a number, by its place; a few are tried.
@@ -312,7 +329,7 @@ class Climb:
         self.work += here.crossing_pass * here.cost(self.pools[i][0].K) * len(pairs)
         return self.polished(here, [groups for groups in crossed if groups is not None])
 
-    def go_along(self, places: range, ways: tuple[Way, ...], limit: float, n_fresh: int = 0) -> float:
+    def go_along(self, places: range, ways: tuple[Way, ...], limit: float) -> float:
         """Numbers by their places, each from the one before, while the work is less than this.
 
         Returns the sum of the shares by which errors fell.
@@ -321,7 +338,7 @@ class Climb:
         for i in places:
             if self.work > limit or self.is_over():
                 break
-            gain += self.look(i, [i - places.step], ways, n_fresh)
+            gain += self.look(i, [i - places.step], ways, 0)
         return gain
 
     def look(self, i: int, neighbours: Sequence[int], ways: tuple[Way, ...], n_fresh: int) -> float:
@@ -333,14 +350,14 @@ class Climb:
         for neighbour in neighbours:
             if neighbour < len(self.pools):
                 self.visit(i, neighbour)
-        self.keep(i, self.begun(i, n_fresh))
+        if n_fresh:
+            self.keep(i, self.begun(i, n_fresh))
         if not self.landscape.is_exact(self.pools[i][0]):
-            self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i][:BORROWERS]))
+            self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i][:1]))
             for way in ways:
                 self.keep(i, self.followed(way, i))
             self.keep(i, self.refined(i))
-            if n_fresh:
-                self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
+            self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
         return 0.0 if self.landscape.is_exact(before) else 1 - self.pools[i][0].value / before.value
 
     def at(self, i: int) -> PathLandscape:
@@ -363,13 +380,11 @@ class Climb:
         return self.improved(self.at(i), [pool[one]], is_strong=way == "stronger", shake=shake)
 
     def begun(self, i: int, n_fresh: int) -> list[Solution]:
-        """Where so many starts of its own lead for a number that is not large, or else a lineage."""
+        """Where so many starts of its own lead, or a lineage."""
         here, begin, K, best = self.at(i), self.ways.begin, self.pools[i][0].K, self.pools[i][0].value
-        if not n_fresh or self.ways.max_fresh < K:
-            return []
         if begin is None:
             return self.improved(here, n_fresh=1)
-        seeds = self.rng.integers(2**31, size=n_fresh)
+        seeds = self.rng.integers(2**31, size=min(n_fresh, FRESH_EACH * K))
         found = self.workers.map(lambda seed: begin(here, best, np.random.default_rng(seed)), seeds)
         return self.counted(here, found)
 

@@ -24,7 +24,9 @@ def better_column(
 
     WR, WZ = R * weights[:, None], Z * weights[:, None]
     WZP = WZ @ P
-    products, left = WR @ WR.T, -WZP @ WZ.T
+    products, left = np.empty((2, len(Z), len(Z)))  # in one piece: two cost more to get, time and again, than to fill
+    np.matmul(WR, WR.T, out=products)
+    np.matmul(-WZP, WZ.T, out=left)
     left[np.diag_indices(len(left))] += weights
     for k in rng.permutation(len(A)):
         if not P[k, k] > 0 or not (A[k] ** 2).sum() > 0:  # nothing that it alone explains

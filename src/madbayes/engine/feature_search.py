@@ -33,7 +33,7 @@ FAR, TOO_FAR = 1e6, 1e12
 TINY = 20
 # Starts of a lineage: so many from ++ seeds, from rows as features, and greedy ones. Where moves may soon do better,
 # fewer of all.
-STARTS, BRIEF_STARTS = (6, 2, 2), (3, 1, 1)
+STARTS, BRIEF_STARTS = (9, 3, 3), (3, 1, 1)
 # Collapsed BP-means leads from what is worse by less than this factor to what is better, in noise one time in ten.
 NEAR = 1.03
 # From what annealing has led to it leads on to the best hardly ever if that is worse by more than this factor, nor do

@@ -55,7 +55,8 @@ FEATURES = Kind(
     most_features,
     Ways(
         "moves",
-        ("shaken",),
+        max_first=8,
+        later=("shaken",),
         rounds=3,
         max_fresh=8,
         begin=FeatureLandscape.start_warm,
