@@ -12,14 +12,17 @@ from numpy.testing import assert_array_equal
 
 from madbayes.engine.blocks import Workers
 from madbayes.engine.climb import (
-    BORROWERS,
     EASY,
     ENOUGH,
     FRESH,
+    FRESH_EACH,
+    ON_LINE,
     PAYING_LOOKS,
     PAYS,
     SHAKES,
     STILL_PAYS,
+    SWAPPED,
+    WIDTH,
     Climb,
     Effort,
     _is_alike,
@@ -329,7 +332,7 @@ def times(monkeypatch):
 
 def test_without_work_there_is_only_the_first_way_down(times):
     solve("features", linear_gaussian(60, 10, 3), 6, effort=Effort(work=0.0))
-    assert times == [([5, 4, 3, 2, 1], (FEATURES.ways.first,))]
+    assert times == []
 
 
 def test_what_does_not_pay_is_done_once(monkeypatch, times):
@@ -338,17 +341,17 @@ def test_what_does_not_pay_is_done_once(monkeypatch, times):
     monkeypatch.setattr("madbayes.engine.climb.LEAST", 0.0)
     solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
     up, down = ([1, 2, 3, 4, 5], FEATURES.ways.later), ([4, 3, 2, 1], FEATURES.ways.later)
-    assert times[1:] == [up]
+    assert times == [up]
     times.clear()
     monkeypatch.setattr("madbayes.engine.climb.LEAST", 1e12)
     solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
-    assert len(times) == 1 + FEATURES.ways.rounds
-    assert times[1:4] == [up, down, up]
+    assert times == [up, down, up]
+    assert FEATURES.ways.rounds == 3
 
 
 @pytest.fixture
 def gains(monkeypatch):
-    """What the ways along the path bring, each for so many operations; nothing else is looked at."""
+    """What the ways along the path bring after the first, each for so many operations; nothing else is looked at."""
     gains, work, taken = [], [0.0], []
 
     def go_along(self, places, ways, *args):
@@ -357,6 +360,7 @@ def gains(monkeypatch):
         return gains[len(taken) - 1] if gains else 1.0
 
     monkeypatch.setattr(Climb, "go_along", go_along)
+    monkeypatch.setattr(Climb, "come_down", lambda self, last: vars(self).update(work=self.work + work[0]))
     for name in ("settle", "straighten"):
         monkeypatch.setattr(Climb, name, lambda self, *args, **pay: None)
     return gains, work, taken
@@ -367,14 +371,14 @@ def test_after_enough_work_only_what_has_paid_goes_on(gains, share, allowed, exp
     """Here every time pays, and is such a share of what is enough."""
     gains[1][0] = share * ENOUGH
     solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=allowed * ENOUGH))
-    assert gains[2] == [(FEATURES.ways.first,), *[FEATURES.ways.later] * expected]
+    assert gains[2] == [FEATURES.ways.later] * expected
 
 
 def test_the_path_is_not_gone_along_again_when_that_has_brought_hardly_anything(gains, monkeypatch):
     monkeypatch.setattr("madbayes.engine.climb.LEAST", -1.0)
-    gains[0].extend([0.0, 1.6 * STILL_PAYS, 0.9 * STILL_PAYS, 1.0])
+    gains[0].extend([1.6 * STILL_PAYS, 0.9 * STILL_PAYS, 1.0])
     solve("features", linear_gaussian(60, 10, 3), 5, effort=Effort(work=np.inf))
-    assert len(gains[2]) == 3
+    assert len(gains[2]) == 2
 
 
 @pytest.fixture
@@ -448,11 +452,21 @@ def test_looks_where_it_is_in_doubt_can_be_stopped(doubtful, looks):
     assert len(looks[0]) == 2
 
 
-def test_errors_above_the_line_are_looked_at(doubtful, looks):
-    """That of two features is, and that of three just on it."""
+def test_errors_above_the_line_are_looked_at_and_more_solutions_swap_where_they_are_about_on_it(
+    doubtful, looks, monkeypatch
+):
+    """That of two features is above it, that of four just on it; that of five is the last, and has no line."""
+    swapped = []
+    doubtful.pools[4] = [doubtful.pools[4][0]._replace(value=50.0 + i) for i in range(WIDTH)]
+    monkeypatch.setattr(Climb, "taken", lambda self, i, *args: swapped.append((i, args[0], len(args[2]))) or [])
     doubtful.straighten(5)
     assert looks[0] == [2]
     assert looks[2] == {((FEATURES.ways.first,), 0)}
+    assert swapped == [(4, "swap", SWAPPED), (2, "swap", 1)]
+    swapped.clear()
+    doubtful.pools[4] = [doubtful.pools[4][0]._replace(value=50.0 - 11 * ON_LINE)]
+    doubtful.straighten(5)
+    assert swapped == [(2, "swap", 1)]
 
 
 @pytest.mark.parametrize("change", [{"work": 1e99}, {"is_over": lambda: True}], ids=["no work left", "stopped"])
@@ -489,7 +503,7 @@ def test_after_enough_work_only_hard_tables_are_gone_on_with(doubtful, monkeypat
     """The largest number that may be chosen tells: the last but one. With no work left it does not matter."""
     asked, gone = [], []
     doubtful.work, doubtful.effort = work, Effort(work=2 * ENOUGH)
-    for name in ("crown", "settle", "straighten", "go_along"):
+    for name in ("crown", "come_down", "settle", "straighten", "go_along"):
         monkeypatch.setattr(Climb, name, lambda self, *args, **pay: 0.0)
     monkeypatch.setattr(Climb, "is_easy", lambda self, i: asked.append(i) or easy)
     monkeypatch.setattr(Climb, "go_on", lambda self, last, enough: gone.append((last, enough)) or 0.0)
@@ -503,7 +517,7 @@ def test_fresh_starts_are_for_small_numbers_and_lineages_for_all_but_the_largest
 
     A single feature is found by the starts it had.
     """
-    settled, results = [], {"crown": 0, "go_along": 0.25, "straighten": None}
+    settled, results = [], {"crown": 0, "come_down": None, "go_along": 0.25, "straighten": None}
     for name, result in results.items():
         monkeypatch.setattr(Climb, name, lambda self, *args, result=result: result)
 
@@ -523,22 +537,39 @@ def test_fresh_starts_are_for_small_numbers_and_lineages_for_all_but_the_largest
         assert settled[-1][-1]["recent"] == 0.0
 
 
-def test_features_are_swapped_beside_fresh_starts_only(doubtful, monkeypatch):
-    """Elsewhere swaps bring next to nothing for what they cost."""
+@pytest.mark.parametrize(("max_first", "max_fresh"), [(3, 2), (1, 4), (np.inf, np.inf)])
+def test_on_the_way_down_small_numbers_have_lineages_and_fresh_starts(doubtful, monkeypatch, max_first, max_fresh):
+    looks = []
+    monkeypatch.setattr(Climb, "look", lambda self, *args: looks.append(args))
+    doubtful.ways = doubtful.ways._replace(max_first=max_first, max_fresh=max_fresh)
+    doubtful.come_down(5)
+    assert [(i, nearby) for i, nearby, _, _ in looks] == [(4, [5]), (3, [4]), (2, [3]), (1, [2])]
+    assert [i for i, _, ways, _ in looks if ways == (FEATURES.ways.first,)] == [
+        i for i in (4, 3, 2, 1) if i <= max_first
+    ]
+    assert [n for i, _, _, n in looks] == [FRESH if i <= max_fresh else 0 for i in (4, 3, 2, 1)]
+    looks.clear()
+    doubtful.is_over = lambda: True
+    doubtful.come_down(5)
+    assert looks == []
+
+
+def test_features_are_borrowed_for_the_best_solution_and_swapped_in_it(doubtful, monkeypatch):
     taken = []
-    monkeypatch.setattr(Climb, "taken", lambda self, i, name, *args: taken.append(name) or [])
-    for n_fresh in (0, 1):
-        doubtful.look(3, [2], (), n_fresh)
-    assert taken == ["borrow", "borrow", "swap"]
-
-
-def test_features_are_borrowed_for_the_best_solutions(doubtful, monkeypatch):
-    starts = []
     doubtful.pools[3] = [doubtful.pools[3][0]._replace(value=55.0 + i) for i in range(4)]
     monkeypatch.setattr(Climb, "keep", lambda *args: None)
-    monkeypatch.setattr(Climb, "taken", lambda self, i, name, take, some: starts.append(list(some)) or [])
+    monkeypatch.setattr(Climb, "taken", lambda self, i, name, take, some: taken.append((name, list(some))) or [])
     doubtful.look(3, [], (), 0)
-    assert [[one.value for one in some] for some in starts] == [[55.0 + i for i in range(BORROWERS)]]
+    assert [(name, [one.value for one in some]) for name, some in taken] == [("borrow", [55.0]), ("swap", [55.0])]
+
+
+@pytest.mark.parametrize(("i", "n_fresh", "expected"), [(1, 9, FRESH_EACH), (3, 9, 9), (3, 10, 9), (4, 10, 10)])
+def test_there_are_no_more_fresh_starts_than_so_many_a_feature(doubtful, i, n_fresh, expected):
+    begun = []
+    doubtful.ways = doubtful.ways._replace(begin=lambda here, best, rng: begun.append(here.K) or here.start(rng))
+    doubtful.begun(i, n_fresh)
+    assert FRESH_EACH == 3
+    assert begun == [i] * expected
 
 
 def test_all_that_is_kept_is_refined_once(doubtful):
@@ -620,9 +651,6 @@ def test_each_way_leads_to_as_many_groups_as_there_were(kind):
             assert found, way
             assert {one.K for one in found} == {K}
         assert [one.K for one in climb.begun(3, 2)] == [K] * (2 if kind == "features" else 1)
-        assert climb.begun(3, 0) == []
-        climb.ways = ways._replace(max_fresh=K - 1)
-        assert climb.begun(3, 2) == []
         for name, take in (("borrow", ways.borrow), ("swap", ways.swap)):
             last, pool = len(before) - 1, climb.pools[3]
             assert [one.K for one in climb.taken(3, name, take, pool)] == ([K] if kind == "features" else [])

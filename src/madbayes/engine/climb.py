@@ -80,7 +80,7 @@ PAYS, PAYING_LOOKS = 1e-3, 3
 STILL_PAYS = 1e-4
 # A number is so much less in doubt after each look that brings nothing.
 FADE = 1e-2
-# An error is about on the line between its neighbours' if it is below by no more than this share of what they differ by.
+# An error is on the line between its neighbours', or about, if it is below by no more than this share of their gap.
 ON_LINE = 1e-2
 
 
