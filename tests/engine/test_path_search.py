@@ -21,7 +21,6 @@ from madbayes.engine.climb import (
     PAYS,
     SHAKES,
     STILL_PAYS,
-    SWAPPED,
     WIDTH,
     Climb,
     Effort,
@@ -452,7 +451,7 @@ def test_looks_where_it_is_in_doubt_can_be_stopped(doubtful, looks):
     assert len(looks[0]) == 2
 
 
-def test_errors_above_the_line_are_looked_at_and_more_solutions_swap_where_they_are_about_on_it(
+def test_errors_above_the_line_are_looked_at_and_all_that_is_kept_swaps_where_they_are_on_it(
     doubtful, looks, monkeypatch
 ):
     """That of two features is above it, that of four just on it; that of five is the last, and has no line."""
@@ -462,7 +461,7 @@ def test_errors_above_the_line_are_looked_at_and_more_solutions_swap_where_they_
     doubtful.straighten(5)
     assert looks[0] == [2]
     assert looks[2] == {((FEATURES.ways.first,), 0)}
-    assert swapped == [(4, "swap", SWAPPED), (2, "swap", 1)]
+    assert swapped == [(4, "swap", WIDTH), (2, "swap", 1)]
     swapped.clear()
     doubtful.pools[4] = [doubtful.pools[4][0]._replace(value=50.0 - 11 * ON_LINE)]
     doubtful.straighten(5)

@@ -61,8 +61,8 @@ PATIENCE = 1
 STARTS, ABOUT = 6, 1.02
 # Where starts of their own cost little, there are so many for each number of groups, and no more than so many a group.
 FRESH, FRESH_EACH = 13, 3
-# So many of the best solutions that are kept are refined, and groups are swapped in so many where it is in doubt.
-REFINED, SWAPPED = 3, 3
+# So many of the best solutions that are kept are refined.
+REFINED = 3
 # The largest number that may be chosen is easy if one of so many starts of its own leads to the best that is known.
 EASY = 6
 # Solutions that are kept for each number of groups: the best for the next number may come of the last of them.
@@ -81,7 +81,7 @@ STILL_PAYS = 1e-4
 # A number is so much less in doubt after each look that brings nothing.
 FADE = 1e-2
 # An error is on the line between its neighbours', or about, if it is below by no more than this share of their gap.
-ON_LINE = 1e-2
+ON_LINE = 2e-3
 
 
 class Effort(NamedTuple):
@@ -117,7 +117,7 @@ class Ways(NamedTuple):
     any that is kept, the best most often, in which whatever moves lead to is shaken. Numbers that are not large have
     starts of their own as well: with more groups they cost much and are seldom better. In any case the best solution
     borrows groups of those that have more of them, and swaps its own for such ones, where that is possible; where it is
-    in doubt more of them do; and the best few are refined.
+    in doubt all that are kept do; and the best few are refined.
     """
 
     first: Way = "stronger"  # on the way down
@@ -244,14 +244,14 @@ class Climb:
             self.look(i, [i + 1], ways, FRESH if self.ways.max_fresh >= K else 0)
 
     def straighten(self, last: int) -> None:
-        """One more look where an error is above the line between its neighbours', and more swaps where it is about."""
+        """One more look where an error is above the line between its neighbours', and swaps in all that is kept where it is on it."""
         for i in range(last - 1, 0, -1):
             doubt = self.doubt(i)
             if doubt < -ON_LINE or self.work > self.effort.work or self.is_over():
                 continue
             if doubt > 0:
                 self.look(i, [i - 1, i + 1], (self.ways.first,), 0)
-            self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:SWAPPED]))
+            self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i]))
             self.keep(i, self.refined(i))
 
     def is_easy(self, i: int) -> bool:
