@@ -244,7 +244,10 @@ class Climb:
             self.look(i, [i + 1], ways, FRESH if self.ways.max_fresh >= K else 0)
 
     def straighten(self, last: int) -> None:
-        """One more look where an error is above the line between its neighbours', and swaps in all that is kept where it is on it."""
+        """One more look where an error is above the line between its neighbours'.
+
+        And swaps in all that is kept there, or where it is on the line: which of them leads on is hard to tell.
+        """
         for i in range(last - 1, 0, -1):
             doubt = self.doubt(i)
             if doubt < -ON_LINE or self.work > self.effort.work or self.is_over():
