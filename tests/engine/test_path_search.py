@@ -525,9 +525,9 @@ def test_fresh_starts_are_for_small_numbers_and_lineages_for_all_but_the_largest
 
     monkeypatch.setattr(Climb, "settle", settle)
     for max_fresh, small in ((2, [2]), (5, [2, 3, 4])):
-        doubtful.ways = doubtful.ways._replace(max_fresh=max_fresh)
+        doubtful.ways, doubtful.brought = doubtful.ways._replace(max_fresh=max_fresh), 0.125
         doubtful.look_again()
-        assert settled.pop(0) == (small, (), FRESH, {"looks": PAYING_LOOKS, "pays": PAYS, "recent": 2 * PAYS})
+        assert settled.pop(0) == (small, (), FRESH, {"looks": PAYING_LOOKS, "pays": PAYS, "recent": PAYS + 0.125})
         pay = {"looks": 5, "pays": STILL_PAYS, "recent": 0.25}
         assert settled.pop(0) == ([2, 3, 4], FEATURES.ways.later, 0, pay)
     for change in ({"work": 1e99}, {"work": 0.0, "ways": doubtful.ways._replace(rounds=0)}):
@@ -569,6 +569,21 @@ def test_there_are_no_more_fresh_starts_than_so_many_a_feature(doubtful, i, n_fr
     doubtful.begun(i, n_fresh)
     assert FRESH_EACH == 3
     assert begun == [i] * expected
+
+
+def test_what_fresh_starts_bring_is_summed_up(doubtful, monkeypatch):
+    """Beside that of the way from neighbours, which brings errors down by a fifth first, and of ways that follow."""
+    values = iter([44.0, 33.0, 22.0])
+    monkeypatch.setattr(Climb, "visit", lambda self, i, neighbour: self.keep(i, lower(self, i)))
+    monkeypatch.setattr(Climb, "begun", lambda self, i, n_fresh: lower(self, i))
+    monkeypatch.setattr(Climb, "followed", lambda self, way, i: lower(self, i))
+
+    def lower(climb, i):
+        return [climb.pools[i][0]._replace(value=next(values))]
+
+    doubtful.ways = FEATURES.ways._replace(borrow=None, swap=None, refine=None)
+    assert doubtful.look(3, [4], ("moves",), 2) == pytest.approx(1 - 22 / 55)
+    assert doubtful.brought == pytest.approx(1 - 33 / 44)
 
 
 def test_all_that_is_kept_is_refined_once(doubtful):

@@ -73,7 +73,8 @@ ALIKE = 0.1
 SHAKES = 24
 # Operations after which the path is gone along again only if that pays, not if the largest number is easy, and never.
 LEAST, ENOUGH, MOST = 0.1 * WORK, 0.9 * WORK, 4.0 * WORK
-# Fresh starts where it is in doubt pay if errors fall by so much in about so many looks, as shares of what they were.
+# Fresh starts where it is in doubt pay if errors fall by so much in about so many looks, as shares of what they were;
+# what they brought on the way down counts.
 PAYS, PAYING_LOOKS = 1e-3, 3
 # To go along the path pays, and so do lineages where it is in doubt, if errors fall by so much in sum in about as many
 # looks as there are numbers.
@@ -186,6 +187,7 @@ class Climb:
     landscapes: dict[int, PathLandscape] = field(default_factory=dict)  # for each number of groups
     tried: set[tuple[int, str | int, float]] = field(default_factory=set)  # places, what was tried, errors there
     work: float = 0.0
+    brought: float = 0.0  # by starts of their own, in sum of the shares by which errors fell
 
     @property
     def solutions(self) -> list[Solution]:
@@ -225,7 +227,7 @@ class Climb:
         self.come_down(last)
         if self.ways.begin is not None:
             small = [i for i in several if self.ways.max_fresh >= self.pools[i][0].K]
-            self.settle(small, (), FRESH, looks=PAYING_LOOKS, pays=PAYS, recent=2 * PAYS)  # so many for nothing, too
+            self.settle(small, (), FRESH, looks=PAYING_LOOKS, pays=PAYS, recent=PAYS + self.brought)  # one in any case
         if self.ways.shake is None:
             self.go_on(last, ENOUGH)
             return
@@ -354,13 +356,19 @@ class Climb:
             if neighbour < len(self.pools):
                 self.visit(i, neighbour)
         if n_fresh:
+            known = self.pools[i][0]
             self.keep(i, self.begun(i, n_fresh))
+            self.brought += self.fall(i, known)
         if not self.landscape.is_exact(self.pools[i][0]):
             self.keep(i, self.taken(i, "borrow", self.ways.borrow, self.pools[i][:1]))
             for way in ways:
                 self.keep(i, self.followed(way, i))
             self.keep(i, self.refined(i))
             self.keep(i, self.taken(i, "swap", self.ways.swap, self.pools[i][:1]))
+        return self.fall(i, before)
+
+    def fall(self, i: int, before: Solution) -> float:
+        """The share by which the error at a place has fallen since a solution was the best."""
         return 0.0 if self.landscape.is_exact(before) else 1 - self.pools[i][0].value / before.value
 
     def at(self, i: int) -> PathLandscape:
